@@ -46,7 +46,6 @@ mod peer;
 mod prefixed;
 mod process;
 mod raft;
-mod reload;
 mod replication;
 mod sasl;
 mod snapshots;

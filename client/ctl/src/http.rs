@@ -13,8 +13,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
+use zoolet_client::{Connector, Transport};
 
-use crate::args::Identity;
+use crate::args::{Identity, Options};
 use crate::error::{CtlError, Exit};
 
 /// How long a server may take to begin its answer, and between two pieces of it.
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
     /// `host:port`.
     pub(crate) authority: String,
     command_url: String,
+    /// Whether it speaks TLS.
+    pub(crate) is_tls: bool,
 }
 
 impl Endpoint {
@@ -53,21 +56,20 @@ impl Endpoint {
             let message = format!("`{text}` is not the address of an HTTP port: {why}");
             CtlError::new(Exit::InvalidInput, message)
         };
-        if text.starts_with("https://") {
-            return Err(wrong("it has no TLS"));
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let secure = text.strip_prefix("https://");
+        let rest = secure.unwrap_or(text.strip_prefix("http://").unwrap_or(text));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let has_port =
             authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !has_port {
-            return Err(wrong("it is written host:port or http://host:port"));
+            return Err(wrong("it is written host:port, http://host:port or https://host:port"));
         }
         let path = path.trim_end_matches('/');
         let command_url = if path.is_empty() { COMMAND_URL } else { path };
         let parent = command_url.strip_suffix(command).and_then(|path| path.strip_suffix('/'));
         let command_url = parent.unwrap_or(command_url);
-        Ok(Self { authority: authority.to_owned(), command_url: command_url.to_owned() })
+        let (authority, command_url) = (authority.to_owned(), command_url.to_owned());
+        Ok(Self { authority, command_url, is_tls: secure.is_some() })
     }
 
     /// Sends a command with its parameters, as `history?limit=1`. Returns when the head of the answer
@@ -76,30 +78,58 @@ impl Endpoint {
         &self,
         command: &str,
         identity: Option<&Identity>,
-        connect_time: Duration,
+        options: &Options,
     ) -> Result<Response<Incoming>, CtlError> {
         let failed = |why: &dyn std::fmt::Display| {
             CtlError::new(Exit::Connection, format!("{}: {why}", self.authority))
         };
-        let connecting = timeout(connect_time, self.connect()).await;
+        let connecting = timeout(options.timeout, self.connect(options)).await;
         let stream = connecting.map_err(|_| failed(&"it does not answer"))??;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
         // What it fails of, the body or the answer fails of as well.
-        tokio::spawn(async move { drop(connection.await) });
+        let driving = tokio::spawn(connection);
         let request = self.request(command, identity)?;
         let answer = timeout(SILENCE_MAX, sender.send_request(request)).await;
         let answer = answer.map_err(|_| failed(&"it does not answer"))?;
-        answer.map_err(|error| match &error {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            // The connection knows why it has ended, the request only that it has.
+            Err(error) => {
+                drop(sender);
+                match driving.await {
+                    Ok(Err(cause)) => cause,
+                    Ok(Ok(())) | Err(_) => error,
+                }
+            }
+        };
+        Err(match &error {
             error if error.is_incomplete_message() || error.is_parse() || is_reset(error) => {
                 let message = format!("{} is not an HTTP port: {error}", self.authority);
                 CtlError::new(Exit::Connection, message).hint(HTTP_PORT)
             }
-            error => failed(error),
+            // TLS 1.3 reports here that the server refuses the client's certificate.
+            error => match std::error::Error::source(error) {
+                Some(source) => failed(&source),
+                None => failed(error),
+            },
         })
     }
 
-    async fn connect(&self) -> Result<TcpStream, CtlError> {
+    async fn connect(&self, options: &Options) -> Result<Box<dyn Transport>, CtlError> {
+        if !self.is_tls {
+            return Ok(Box::new(self.connect_plain().await?));
+        }
+        let connector = options.tls.connector()?.ok_or_else(|| {
+            let message = format!("https://{}: it is not known whom to trust", self.authority);
+            CtlError::new(Exit::Usage, message).hint("give --trust-store FILE")
+        })?;
+        connector.connect(&self.authority).await.map_err(|error| {
+            CtlError::new(Exit::Connection, format!("https://{}: {error}", self.authority))
+        })
+    }
+
+    async fn connect_plain(&self) -> Result<TcpStream, CtlError> {
         let failed = |why: &str, error: &io::Error| {
             CtlError::new(Exit::Connection, format!("{}: {why}{error}", self.authority))
         };
@@ -144,7 +174,10 @@ impl Endpoint {
         let body = timeout(SILENCE_MAX, body).await.ok().and_then(Result::ok);
         let body = body.map(Collected::to_bytes).unwrap_or_default();
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let why = said.get("error").and_then(Value::as_str).unwrap_or(otherwise);
+        // What was refused before it was a request has a text.
+        let text = std::str::from_utf8(&body).ok().filter(|_| said.is_null()).map(str::trim);
+        let text = text.filter(|text| !text.is_empty() && !text.contains('\n'));
+        let why = said.get("error").and_then(Value::as_str).or(text).unwrap_or(otherwise);
         let exit = match status {
             // Not serving: another server may.
             StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE => Exit::Connection,
@@ -166,6 +199,14 @@ fn is_reset(error: &hyper::Error) -> bool {
     source.is_some_and(|error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
     })
+}
+
+/// Returns the identity of a command that needs one: the first of the options, or else the certificate
+/// that the connections show.
+pub(crate) fn identity_of(options: &Options) -> Option<Identity> {
+    let first = options.auth.first().cloned();
+    let certificate = || Identity("x509:certificate".to_owned());
+    first.or_else(|| options.tls.key_store.is_some().then(certificate))
 }
 
 /// Does something with one endpoint after the other, until one can be reached.
@@ -205,7 +246,9 @@ mod tests {
         assert_eq!(parsed("http://[::1]:80/").unwrap(), [one("[::1]:80", "/commands")]);
         let two = [one("a:1", "/x/y"), one("b:2", "/commands")];
         assert_eq!(parsed("http://a:1/x/y,b:2/commands/snapshot").unwrap(), two);
-        for bad in ["", "a", "a:x", "https://a:1", "a:1,", "a:99999"] {
+        let secure = Endpoint::parse("https://a:1/x", "history").unwrap();
+        assert!(secure.is_tls && secure.authority == "a:1" && secure.command_url == "/x");
+        for bad in ["", "a", "a:x", "https://a", "a:1,", "a:99999"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
     }

@@ -3,12 +3,12 @@
 //! [`TlsSettings`] says where keys and trusted certificates are, in the terms of a `zoo.cfg`, and what
 //! is demanded of the other side. [`TlsSettings::acceptor`] and [`TlsSettings::connector`] load the files
 //! and return what makes a [`TlsStream`] of a connection; what is loaded later takes effect for later
-//! connections.
+//! connections. [`LoadedTls`] loads them again when they change.
 //!
 //! Without the feature `rustls` the settings are the same, and whatever would load them returns
 //! [`TlsError::NotBuilt`]: a program that has no use for TLS does without its 112 crates.
 //!
-//! Not here: when files are loaded again, and what a certificate's name allows.
+//! Not here: what a certificate's name allows.
 
 #![warn(missing_docs)]
 
@@ -17,6 +17,7 @@ mod accepted;
 mod engine;
 mod error;
 mod hello;
+mod loaded;
 #[cfg(not(feature = "rustls"))]
 mod not_built;
 mod settings;
@@ -24,11 +25,12 @@ mod stamps;
 mod store_file;
 mod stored;
 
-pub use accepted::Accepted;
+pub use accepted::{Accepted, VerifiedCertificate};
 #[cfg(feature = "rustls")]
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use error::{HandshakeError, TlsError, TlsFault};
 pub use hello::is_hello;
+pub use loaded::LoadedTls;
 #[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use settings::{ClientAuth, Protocol, TlsSettings};

@@ -21,9 +21,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use zoolet_tls::{
-    ClientAuth, HandshakeError, HandshakeThreads, Protocol, StoreFile, TlsSettings, subject_name,
-};
+use zoolet_tls::{ClientAuth, HandshakeError, HandshakeThreads, Protocol, StoreFile, TlsSettings};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -123,7 +121,7 @@ async fn meet(server: &TlsSettings, client: &TlsSettings, host: &str) -> Outcome
         accepted.stream.read_exact(&mut bytes).await?;
         accepted.stream.write_all(&bytes).await?;
         accepted.stream.shutdown().await?;
-        Ok(accepted.certificate.map(|certificate| subject_name(&certificate).unwrap()))
+        Ok(accepted.certificate.map(|certificate| certificate.subject_name().unwrap()))
     };
     let calling = async {
         let stream = TcpStream::connect(address).await.unwrap();

@@ -108,7 +108,7 @@ pub(crate) struct ConsoleArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: String,
     /// The HTTP ports of the servers, in the order of --connect, host:port with commas between them;
-    /// an empty one for a server without a port. They have syncs of files, history, and more.
+    /// https:// before those that speak TLS, an empty one for a server without a port. They have syncs of files, history, and more.
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) http: Option<HttpAddresses>,
     /// Take no logins: nothing can be changed.
@@ -132,6 +132,20 @@ pub(crate) struct ConsoleArgs {
     /// Do not compare the name in a server's certificate with the host of --connect.
     #[arg(long, requires = "trust_store")]
     pub(crate) any_server_name: bool,
+    /// Speak TLS with browsers: the file with the key of the console's port and its certificates, PEM
+    /// (.pem), PKCS#12 (.p12) or JKS (.jks). It is loaded again when it changes.
+    #[arg(long, value_name = "FILE", conflicts_with = "behind_tls")]
+    pub(crate) tls_key_store: Option<PathBuf>,
+    /// The file with the certificates of the authorities that browsers must have theirs from. It decides
+    /// who reaches the console: the servers do not see these certificates.
+    #[arg(long, value_name = "FILE", requires = "tls_key_store")]
+    pub(crate) tls_trust_store: Option<PathBuf>,
+    /// A file with lists of revoked certificates of browsers, PEM or DER, one of each authority.
+    #[arg(long, value_name = "FILE", requires = "tls_trust_store")]
+    pub(crate) tls_crl_file: Option<PathBuf>,
+    /// A file with the password of both stores.
+    #[arg(long, value_name = "FILE", requires = "tls_key_store")]
+    pub(crate) tls_password_file: Option<PathBuf>,
     /// Stop when standard input ends: then nothing outlives the program that started this.
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,

@@ -11,7 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 use zoolet_client::ConnectString;
 use zoolet_client::tls::{Password, StoreFile, TlsError, TlsOptions};
-use zoolet_console::{ConsoleOptions, ConsolePort, ConsolePortError};
+use zoolet_console::{ConsoleOptions, ConsolePort, ConsolePortError, PortTls, SharedConnector};
+use zoolet_tls::{ClientAuth, TlsSettings};
 
 use crate::cli::ConsoleArgs;
 
@@ -35,6 +36,11 @@ pub(crate) enum ConsoleError {
     /// The address is taken.
     #[error(transparent)]
     Port(#[from] ConsolePortError),
+    /// An HTTP port speaks TLS, and it is not said whom to trust.
+    #[error(
+        "--http names https://{0}: it needs --trust-store with the authorities of its certificate"
+    )]
+    Https(String),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -48,13 +54,20 @@ pub(crate) async fn console(args: ConsoleArgs) -> Result<(), ConsoleError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ConsoleError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ConsoleError::Signals)?;
     let (listen, until_stdin_ends) = (args.listen.clone(), args.until_stdin_ends);
-    let port = ConsolePort::open(&listen, options(args)?).await?;
+    let tls = port_tls(&args)?;
+    let (scheme, asks) = match &tls {
+        Some(tls) => ("https", tls.settings.client_auth == ClientAuth::Need),
+        None => ("http", false),
+    };
+    let port = ConsolePort::open(&listen, options(args)?, tls).await?;
     let address = port.local_addr();
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && scheme == "http" {
         warn!(%address, "the console is not encrypted, and everyone who reaches it sees the ensemble");
+    } else if !address.ip().is_loopback() && !asks {
+        warn!(%address, "everyone who reaches the console sees the ensemble");
     }
     let mut out = io::stdout();
-    writeln!(out, "console: http://{address}/console/")
+    writeln!(out, "console: {scheme}://{address}/console/")
         .and_then(|()| out.flush())
         .map_err(ConsoleError::Output)?;
     tokio::select! {
@@ -64,6 +77,24 @@ pub(crate) async fn console(args: ConsoleArgs) -> Result<(), ConsoleError> {
     }
     info!("stopped");
     Ok(())
+}
+
+/// TLS of the console's own port.
+fn port_tls(args: &ConsoleArgs) -> Result<Option<PortTls>, ConsoleError> {
+    let Some(key_store) = &args.tls_key_store else { return Ok(None) };
+    let password = args.tls_password_file.as_deref().map(password).transpose()?;
+    let store = |file: &Path| {
+        let mut store = StoreFile::new(file);
+        store.password = Password::new(password.as_deref().unwrap_or_default());
+        store
+    };
+    let mut settings = TlsSettings::default();
+    settings.key_store = Some(store(key_store));
+    settings.trust_store = args.tls_trust_store.as_deref().map(store);
+    settings.revocations.clone_from(&args.tls_crl_file);
+    settings.client_auth =
+        if settings.trust_store.is_some() { ClientAuth::Need } else { ClientAuth::None };
+    Ok(Some(PortTls { settings, accepts_plain: false, reload: true }))
 }
 
 fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
@@ -91,7 +122,11 @@ fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
         if let Some(key_store) = &args.key_store {
             tls = tls.key_store(store(key_store));
         }
-        options = options.connector(tls.connector()?);
+        let connector = tls.connector()?;
+        options.https_connector = Some(SharedConnector::new(connector.clone()));
+        options = options.connector(connector);
+    } else if let Some(address) = options.http.first_https() {
+        return Err(ConsoleError::Https(address.to_owned()));
     }
     Ok(options)
 }

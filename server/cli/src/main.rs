@@ -9,6 +9,7 @@ mod documents;
 mod emergency;
 mod logging;
 mod migrate;
+mod own_console;
 mod serve;
 mod service;
 mod supervised;

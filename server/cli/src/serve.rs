@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +13,11 @@ use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
+use crate::own_console::{has_console, show_console};
 use crate::service::Service;
 use crate::supervised::{self, Numbered};
-use zoolet_console::{Console, ConsoleOptions};
-use zoolet_http::{HttpError, HttpOptions, HttpPort};
-use zoolet_server::embed::config::{
-    self, ConfigError, HostPort, HttpConfig, ServerConfig, Warning,
-};
+use zoolet_http::{HttpError, HttpOptions, HttpPort, PortTls};
+use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig, TlsPort, Warning};
 use zoolet_server::embed::{Reports, Server, StartError};
 
 /// The orders of a supervisor that wait: it waits for the answer to each.
@@ -34,7 +31,10 @@ pub(crate) enum ServeError {
     Config(#[from] ConfigError),
     /// The HTTP port cannot be opened.
     #[error(transparent)]
-    Http(#[from] HttpError),
+    Http(HttpError),
+    /// TLS of the HTTP port cannot be set up.
+    #[error("cannot set up TLS for HTTP: {0}")]
+    HttpTls(String),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -75,7 +75,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
         port.show(server.reports());
     }
     if let (Some(options), Some(port)) = (&console, ports.first()) {
-        show_console(options, port, server.client_addr());
+        show_console(options, port, &server);
     }
     audited.send_replace(Some(server.reports()));
     let failed = {
@@ -105,49 +105,23 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
 }
 
 /// Opens the HTTP ports that the configuration names. They answer while the server still starts.
-async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
+async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, ServeError> {
+    let failed = |error: HttpError| match &error {
+        HttpError::Tls(why) => ServeError::HttpTls(config.tls.http.describe(why, TlsPort::Http)),
+        HttpError::Listen { .. } | _ => ServeError::Http(error),
+    };
     let mut ports = Vec::new();
     for options in http_options(config) {
-        let port = HttpPort::open(options).await?;
-        info!(address = %port.local_addr(), "listening for HTTP");
+        let spoken = match &options.tls {
+            None => "HTTP",
+            Some(tls) if tls.accepts_plain => "HTTP and HTTPS",
+            Some(_) => "HTTPS",
+        };
+        let port = HttpPort::open(options).await.map_err(failed)?;
+        info!(address = %port.local_addr(), "listening for {spoken}");
         ports.push(port);
     }
     Ok(ports)
-}
-
-/// Whether the HTTP port shows a console. It is a client like any other, and the one of a server that
-/// speaks TLS alone would need certificates of its own.
-fn has_console(config: &ServerConfig) -> bool {
-    let is_wanted = config.http_bind.is_some() && config.http.console;
-    if is_wanted && config.client_is_secure {
-        info!("no web console: clients speak TLS alone; use `zoolet console --trust-store`");
-    }
-    is_wanted && !config.client_is_secure
-}
-
-/// Shows the web console, as a client of this server; the others are in the ensemble's configuration.
-fn show_console(config: &HttpConfig, port: &HttpPort, clients: SocketAddr) {
-    let Ok(servers) = reached(clients).to_string().parse() else { return };
-    let mut options = ConsoleOptions::new(servers);
-    options.logins = config.console_logins;
-    let http = port.local_addr();
-    if config.command_url == "/commands"
-        && let Ok(http) = reached(http).to_string().parse()
-    {
-        options.http = http;
-    }
-    port.show_console(Console::new(options, &http.port().to_string()));
-    info!(address = %http, "web console at /console/");
-}
-
-/// Returns how an address is reached from this machine.
-fn reached(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
@@ -162,7 +136,15 @@ fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
         options
     };
     let command_url = || Some(config.http.command_url.clone());
-    let all = config.http_bind.iter().map(|bind| options(bind, command_url()));
+    let all = config.http_bind.iter().map(|bind| {
+        let mut options = options(bind, command_url());
+        options.tls = config.speaks_https().then(|| PortTls {
+            settings: config.tls.http.settings(),
+            accepts_plain: config.tls.http_port_unification && !config.tls.http_enabled,
+            reload: config.tls.http.reload,
+        });
+        options
+    });
     let metrics = config.metrics_bind.iter().map(|bind| options(bind, None));
     all.chain(metrics).collect()
 }
@@ -245,7 +227,7 @@ mod tests {
         let base = ServerConfig { http_bind, ..ServerConfig::default() };
         let before = http_options(&base);
         assert_eq!(before, [HttpOptions::new("127.0.0.1:8080")], "the defaults are the same");
-        let changes: [fn(&mut ServerConfig); 7] = [
+        let changes: [fn(&mut ServerConfig); 9] = [
             |config| config.http_bind = None,
             |config| config.metrics_bind = Some(HostPort::new("127.0.0.1", 7000)),
             |config| config.http.connections_max += 1,
@@ -253,11 +235,37 @@ mod tests {
             |config| config.http.command_url.push('x'),
             |config| config.http.snapshots = false,
             |config| config.http.snapshot_interval_ms += 1,
+            |config| config.tls.http_enabled = true,
+            |config| config.tls.http_port_unification = true,
         ];
         for (at, change) in changes.into_iter().enumerate() {
             let mut changed = base.clone();
             change(&mut changed);
             assert_ne!(http_options(&changed), before, "change {at}");
         }
+    }
+
+    #[test]
+    fn tls_is_for_the_port_that_is_not_for_metrics_alone() {
+        let base = ServerConfig {
+            http_bind: Some(HostPort::new("127.0.0.1", 8080)),
+            metrics_bind: Some(HostPort::new("127.0.0.1", 7000)),
+            ..ServerConfig::default()
+        };
+        let tls = |is_enabled: bool, is_unified: bool| {
+            let mut config = base.clone();
+            (config.tls.http_enabled, config.tls.http_port_unification) = (is_enabled, is_unified);
+            config.tls.http.reload = true;
+            config.tls.http.key_store.file = Some("key.pem".into());
+            let mut all = http_options(&config);
+            assert_eq!(all.pop().unwrap().tls, None, "metrics alone");
+            all.pop().unwrap().tls
+        };
+        assert_eq!(tls(false, false), None);
+        let unified = tls(false, true).unwrap();
+        assert!(unified.accepts_plain && unified.reload);
+        assert_eq!(unified.settings.key_store.unwrap().location.to_str(), Some("key.pem"));
+        assert!(!tls(true, false).unwrap().accepts_plain);
+        assert!(!tls(true, true).unwrap().accepts_plain, "TLS alone counts");
     }
 }

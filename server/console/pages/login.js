@@ -10,7 +10,9 @@ export function showLogin(session) {
     show(place, element('p', {}, 'Logged in as ', element('strong', {}, names.join(', ') || 'unknown')),
       button('Log out', leave));
   } else if (session.logins) {
-    show(place, element('p', { class: 'muted' }, 'Read-only'), button('Log in', enter));
+    const ways = [button('Log in', enter)];
+    if (session.certificate) ways.unshift(button(`Log in as ${session.certificate}`, () => enterWithCertificate(session)));
+    show(place, element('p', { class: 'muted' }, 'Read-only'), ...ways);
   } else {
     show(place, element('p', { class: 'muted' }, 'Read-only console'));
   }
@@ -24,6 +26,16 @@ export function enter() {
     'ZooKeeper takes every user and password; what they may do, the ACL of each znode decides.');
   dialog('Log in with digest', [field('User', user), field('Password', password), hint], 'Log in', async () => {
     await post('login', { user: user.value, password: password.value });
+    location.reload();
+  });
+}
+
+function enterWithCertificate(session) {
+  const hint = element('p', {},
+    'The browser has shown the certificate ', element('strong', {}, session.certificate),
+    '. What its owner may do, the ACL of each znode decides.');
+  dialog('Log in with the certificate', [hint], 'Log in', async () => {
+    await post('login', { certificate: true });
     location.reload();
   });
 }

@@ -10,10 +10,11 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
+use zoolet_client::Connector;
 
-use crate::logins::Credentials;
+use crate::logins::Proof;
+use crate::options::HttpEnd;
 
 pub(crate) use zoolet_survey::four_letter::{Silence, ask as word};
 
@@ -25,28 +26,33 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Asks a command at an HTTP port; `command` is its name and its query, encoded.
 pub(crate) async fn command(
-    address: &str,
+    end: &HttpEnd,
     command: &str,
-    identity: Option<&Credentials>,
+    identity: Option<&Proof>,
 ) -> Result<Value, Silence> {
-    let asking = timeout(COMMAND_TIME, get(address, command, identity)).await;
+    let asking = timeout(COMMAND_TIME, get(end, command, identity)).await;
     asking.unwrap_or(Err(Silence::Late))
 }
 
-async fn get(
-    address: &str,
-    command: &str,
-    identity: Option<&Credentials>,
-) -> Result<Value, Silence> {
+async fn get(end: &HttpEnd, command: &str, identity: Option<&Proof>) -> Result<Value, Silence> {
     let broken = |error: &dyn fmt::Display| Silence::Unreachable(error.to_string());
-    let stream = TcpStream::connect(address).await?;
+    let connector = match identity {
+        Some(Proof::Certificate(_, connector)) => connector,
+        Some(Proof::Digest(_)) | None => &end.connector,
+    };
+    let stream = connector.connect(&end.authority).await?;
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| broken(&error))?;
     // What it fails of, the answer fails of as well.
     tokio::spawn(async move { drop(connection.await) });
-    let mut request = Request::get(format!("/commands/{command}")).header(HOST, address);
+    let mut request = Request::get(format!("/commands/{command}")).header(HOST, &end.authority);
     if let Some(identity) = identity {
-        let mut value = HeaderValue::try_from(format!("digest {}", identity.0))
+        let value = match identity {
+            Proof::Digest(credentials) => format!("digest {}", credentials.0),
+            // The connection shows it.
+            Proof::Certificate(..) => "x509 certificate".to_owned(),
+        };
+        let mut value = HeaderValue::try_from(value)
             .map_err(|_| broken(&"the password has characters that HTTP does not carry"))?;
         value.set_sensitive(true);
         request = request.header(AUTHORIZATION, value);

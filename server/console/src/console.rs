@@ -13,6 +13,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use zoolet_tls::VerifiedCertificate;
 
 use crate::answer::{Answer, ConsoleBody};
 use crate::failure::Failure;
@@ -35,11 +36,17 @@ pub struct Console {
     _tasks: Arc<Tasks>,
 }
 
-/// Where a request comes in.
-#[derive(Clone, Copy, Debug)]
+/// Where a request comes from.
+#[derive(Clone, Debug)]
 pub struct Caller {
+    /// The address of the browser, or of the proxy in front of it.
+    pub peer: SocketAddr,
     /// The address that the connection was made to.
     pub local: SocketAddr,
+    /// Whether the connection speaks TLS.
+    pub is_secure: bool,
+    /// The certificate that it has shown.
+    pub certificate: Option<Arc<VerifiedCertificate>>,
 }
 
 #[derive(Debug)]
@@ -77,7 +84,7 @@ impl Console {
     }
 
     /// Answers a request.
-    pub async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<ConsoleBody>
+    pub async fn answer<B>(&self, request: Request<B>, caller: &Caller) -> Response<ConsoleBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -91,32 +98,40 @@ impl Console {
             return redirect();
         }
         let answered = match path.strip_prefix(API) {
-            Some(name) => self.api(name, &head, body).await,
+            Some(name) => self.api(name, &head, body, caller).await,
             None => page(&head),
         };
         answered.unwrap_or_else(Answer::from).into_response()
     }
 
-    fn check_host(&self, head: &Parts, caller: Caller) -> Result<(), Failure> {
-        guard::check_host(&head.headers, caller.local, self.state.options.tls_name.as_deref())
+    fn check_host(&self, head: &Parts, caller: &Caller) -> Result<(), Failure> {
+        let name = self.state.options.tls_name.as_deref();
+        guard::check_host(&head.headers, (caller.local, caller.is_secure), name)
     }
 
-    async fn api<B>(&self, name: &str, head: &Parts, body: B) -> Result<Answer, Failure>
+    async fn api<B>(
+        &self,
+        name: &str,
+        head: &Parts,
+        body: B,
+        caller: &Caller,
+    ) -> Result<Answer, Failure>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        let asked = Asked { query, login: self.state.logins.find(&head.headers) };
+        let login = self.state.logins.find(&head.headers, caller.certificate.as_deref());
+        let asked = Asked { query, login };
         match head.method {
-            Method::GET | Method::HEAD => self.read(name, &asked).await,
+            Method::GET | Method::HEAD => self.read(name, &asked, caller).await,
             Method::POST => {
-                guard::check_origin(&head.headers)?;
+                guard::check_origin(&head.headers, caller.is_secure)?;
                 let place = self.state.body_place().await?;
                 let sent = Sent::read(body).await?;
                 let answer = match name {
-                    "login" => login::begin(&self.state, &head.headers, &sent).await,
-                    "logout" => login::end(&self.state, &head.headers).await,
+                    "login" => login::begin(&self.state, (&head.headers, caller), &sent).await,
+                    "logout" => login::end(&self.state, &head.headers, caller).await,
                     _ => change(&self.state, name, &asked, &sent).await,
                 };
                 drop(place);
@@ -126,10 +141,10 @@ impl Console {
         }
     }
 
-    async fn read(&self, name: &str, asked: &Asked) -> Result<Answer, Failure> {
+    async fn read(&self, name: &str, asked: &Asked, caller: &Caller) -> Result<Answer, Failure> {
         let state = &self.state;
         match name {
-            "session" => return Ok(Answer::json(&login::shown(state, asked))),
+            "session" => return Ok(Answer::json(&login::shown(state, asked, caller))),
             "events" => return events::begin(state, asked).await,
             "ensemble" => return Ok(Answer::json_text(state.shown.now().await)),
             _ => {}

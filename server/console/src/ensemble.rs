@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use zoolet_survey::srvr::Served;
 
 use crate::ask::{self, Silence};
-use crate::options::SharedConnector;
+use crate::options::{HttpEnd, SharedConnector};
 
 /// Figures of the page, and the names of `mntr` and of the command `monitor` that they come from:
 /// those of either, without `zk_`.
@@ -25,10 +25,10 @@ const FIGURES: [(&str, &[&str]); 12] = [
 ];
 
 /// A server that is looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) client: String,
-    pub(crate) http: Option<String>,
+    pub(crate) http: Option<HttpEnd>,
 }
 
 /// What was found at an address.
@@ -62,7 +62,7 @@ pub(crate) async fn look_at(addresses: &[Address], connector: &SharedConnector) 
 
 async fn look(address: &Address, connector: &SharedConnector) -> Look {
     let http =
-        OptionFuture::from(address.http.as_deref().map(|at| ask::command(at, "monitor", None)));
+        OptionFuture::from(address.http.as_ref().map(|at| ask::command(at, "monitor", None)));
     let srvr = ask::word(connector, &address.client, "srvr");
     let (answer, monitor) = join(srvr, http).await;
     let found = answer.and_then(|answer| {

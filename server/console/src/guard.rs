@@ -17,7 +17,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// proxy in front of it.
 pub(crate) fn check_host(
     headers: &HeaderMap,
-    local: SocketAddr,
+    (local, is_secure): (SocketAddr, bool),
     proxy: Option<&str>,
 ) -> Result<(), Failure> {
     let host = text(headers, &HOST)
@@ -26,14 +26,16 @@ pub(crate) fn check_host(
     if !local.ip().to_canonical().is_loopback() || is_loopback(host_of(host)) || is_proxy {
         return Ok(());
     }
+    let scheme = if is_secure { "https" } else { "http" };
     let why = format!(
-        "{host:?} is not a name of this console: it listens on loopback, use http://{local}/console/"
+        "{host:?} is not a name of this console: it listens on loopback, use {scheme}://{local}/console/"
     );
     Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, why))
 }
 
-/// Checks that a request that changes something comes from a page of this console.
-pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Failure> {
+/// Checks that a request that changes something comes from a page of this console: over TLS, from one
+/// that came over TLS.
+pub(crate) fn check_origin(headers: &HeaderMap, is_secure: bool) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::new(StatusCode::FORBIDDEN, why));
     if !headers.contains_key(OWN_HEADER) {
         return refuse("the header X-Zoolet-Console is missing: only the console's pages send it");
@@ -44,7 +46,8 @@ pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Failure> {
     let host = text(headers, &HOST).unwrap_or_default();
     let origin = text(headers, &ORIGIN).unwrap_or_default();
     // A proxy may speak TLS for this console.
-    let own = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    let schemes: &[&str] = if is_secure { &["https://"] } else { &["http://", "https://"] };
+    let own = schemes.iter().find_map(|scheme| origin.strip_prefix(scheme));
     if own.is_none_or(|own| own != host) {
         return refuse("the header Origin is not the console's own");
     }
@@ -87,7 +90,7 @@ mod tests {
     #[test]
     fn on_loopback_only_its_names_are_served() {
         let check = |host: &'static str, local: &str| {
-            check_host(&headers(&[("host", host)]), local.parse().unwrap(), None).is_ok()
+            check_host(&headers(&[("host", host)]), (local.parse().unwrap(), false), None).is_ok()
         };
         for host in ["127.0.0.1:8081", "localhost", "LOCALHOST:1", "[::1]:8081", "127.9.9.9"] {
             assert!(check(host, "127.0.0.1:8081"), "{host}");
@@ -99,9 +102,11 @@ mod tests {
             assert!(!check(host, "[::1]:8081"), "{host}");
         }
         assert!(check("zk1.example:8081", "10.0.0.1:8081"), "not on loopback");
-        assert!(check_host(&HeaderMap::new(), "127.0.0.1:1".parse().unwrap(), None).is_err());
+        assert!(
+            check_host(&HeaderMap::new(), ("127.0.0.1:1".parse().unwrap(), true), None).is_err()
+        );
         let behind = |host: &'static str| {
-            let local = "127.0.0.1:8081".parse().unwrap();
+            let local = ("127.0.0.1:8081".parse().unwrap(), false);
             check_host(&headers(&[("host", host)]), local, Some("zk.example:443")).is_ok()
         };
         assert!(behind("ZK.example") && behind("127.0.0.1") && !behind("evil.example"));
@@ -109,12 +114,17 @@ mod tests {
 
     #[test]
     fn a_change_comes_from_a_page_of_the_console() {
-        let check = |all: &[(&'static str, &'static str)]| check_origin(&headers(all)).is_ok();
+        let check =
+            |all: &[(&'static str, &'static str)]| check_origin(&headers(all), false).is_ok();
         let host = ("host", "127.0.0.1:8081");
         let (own, origin) = (("x-zoolet-console", "1"), ("origin", "http://127.0.0.1:8081"));
         assert!(check(&[host, own, origin]));
         assert!(check(&[host, own, origin, ("sec-fetch-site", "same-origin")]));
         assert!(check(&[host, own, ("origin", "https://127.0.0.1:8081")]), "behind a proxy");
+        let secure =
+            |origin| check_origin(&headers(&[host, own, ("origin", origin)]), true).is_ok();
+        assert!(secure("https://127.0.0.1:8081"));
+        assert!(!secure("http://127.0.0.1:8081"), "a page that came in plain text");
         assert!(!check(&[host, origin]), "a form");
         assert!(!check(&[host, own]), "no origin");
         assert!(!check(&[host, own, ("origin", "null")]));

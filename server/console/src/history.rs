@@ -29,10 +29,11 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     }
     let subject_encoded = encoded(subject);
     let command = format!("history?limit={limit}&since_ms={since_ms}&{kind}={subject_encoded}");
-    let identity = asked.login.as_ref().map(|login| &login.credentials);
+    let identity = asked.login.as_ref().map(|login| &login.proof);
     let mut problems = Vec::new();
-    for http in state.options.http.known() {
-        match ask::command(http, &command, identity).await {
+    for end in state.options.http_ends() {
+        let http = &end.authority;
+        match ask::command(&end, &command, identity).await {
             Ok(answer) if answer.get("history").is_some() => {
                 return Ok(json!({ "isKept": true, "server": http, "answer": answer }));
             }

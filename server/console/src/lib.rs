@@ -14,6 +14,7 @@
 
 mod answer;
 mod ask;
+mod certificates;
 mod console;
 mod data;
 mod ensemble;
@@ -21,10 +22,12 @@ mod events;
 mod failure;
 mod guard;
 mod history;
+mod http_addresses;
 mod json;
 mod locks;
 mod login;
 mod logins;
+mod opening;
 mod options;
 mod pages;
 mod port;
@@ -38,6 +41,9 @@ mod timeline;
 mod tree;
 
 pub use answer::ConsoleBody;
+pub use certificates::CertificateLogins;
 pub use console::{Caller, Console};
-pub use options::{ConsoleOptions, HttpAddresses, HttpAddressesError};
+pub use http_addresses::{HttpAddresses, HttpAddressesError};
+pub use opening::{NotOpened, Opened, Opener, PortTls};
+pub use options::{ConsoleOptions, SharedConnector};
 pub use port::{ConsolePort, ConsolePortError};

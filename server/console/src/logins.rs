@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
@@ -10,9 +10,11 @@ use hyper::header::{COOKIE, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use zoolet_client::Client;
+use zoolet_tls::VerifiedCertificate;
 
 use crate::failure::Failure;
 use crate::json::hex;
+use crate::options::SharedConnector;
 
 /// A user that is logged in.
 #[derive(Clone)]
@@ -20,8 +22,27 @@ pub(crate) struct Login {
     pub(crate) client: Client,
     /// The identities by which the servers know the user, `scheme:id`.
     pub(crate) identities: Vec<String>,
-    /// `user:password`, for the commands of HTTP ports that need an identity.
-    pub(crate) credentials: Credentials,
+    /// What proves the user's identity to HTTP ports whose commands need one.
+    pub(crate) proof: Proof,
+}
+
+/// How a user has logged in.
+#[derive(Clone, Debug)]
+pub(crate) enum Proof {
+    /// By digest: `user:password`.
+    Digest(Credentials),
+    /// By a certificate, which each request of the login has to show again; and how HTTP ports are reached
+    /// with it.
+    Certificate(Arc<VerifiedCertificate>, SharedConnector),
+}
+
+impl Proof {
+    fn is_shown_by(&self, certificate: Option<&VerifiedCertificate>) -> bool {
+        match self {
+            Self::Digest(_) => true,
+            Self::Certificate(own, _) => certificate == Some(own),
+        }
+    }
 }
 
 impl fmt::Debug for Login {
@@ -46,6 +67,7 @@ pub(crate) struct Logins {
     max: usize,
     idle: Duration,
     cookie: String,
+    /// Whether a proxy in front of the console speaks TLS.
     is_secure: bool,
     open: Mutex<BTreeMap<[u8; 32], Open>>,
 }
@@ -70,7 +92,7 @@ impl Logins {
     }
 
     /// Adds a login; returns its cookie.
-    pub(crate) fn add(&self, login: Login) -> Result<HeaderValue, Failure> {
+    pub(crate) fn add(&self, login: Login, is_secure: bool) -> Result<HeaderValue, Failure> {
         let mut token = [0; 32];
         getrandom::fill(&mut token)
             .map_err(|error| Failure::unavailable(format!("no random numbers: {error}")))?;
@@ -80,16 +102,23 @@ impl Logins {
             return Err(Failure::unavailable(format!("all {} logins are in use", self.max)));
         }
         open.insert(key(&token), Open { login, used: Instant::now() });
-        self.set_cookie(&token, None)
+        self.set_cookie(&token, None, is_secure)
     }
 
-    /// Returns the login of a request, and notes that it is in use.
-    pub(crate) fn find(&self, headers: &HeaderMap) -> Option<Login> {
+    /// Returns the login of a request that has shown this certificate, and notes that it is in use.
+    pub(crate) fn find(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&VerifiedCertificate>,
+    ) -> Option<Login> {
         let key = key(self.token(headers)?);
         let mut open = self.open();
         let found = open.get_mut(&key)?;
         if found.used.elapsed() >= self.idle || found.login.client.state().borrow().is_terminal() {
             open.remove(&key);
+            return None;
+        }
+        if !found.login.proof.is_shown_by(certificate) {
             return None;
         }
         found.used = Instant::now();
@@ -100,10 +129,11 @@ impl Logins {
     pub(crate) fn end(
         &self,
         headers: &HeaderMap,
+        is_secure: bool,
     ) -> Result<(HeaderValue, Option<Client>), Failure> {
         let token = self.token(headers);
         let ended = token.and_then(|token| self.open().remove(&key(token)));
-        Ok((self.set_cookie("", Some(0))?, ended.map(|open| open.login.client)))
+        Ok((self.set_cookie("", Some(0), is_secure)?, ended.map(|open| open.login.client)))
     }
 
     /// Ends logins that are not in use. Their sessions end with the last handle.
@@ -123,9 +153,14 @@ impl Logins {
         pairs.find_map(|pair| pair.strip_prefix(self.cookie.as_str())?.strip_prefix('='))
     }
 
-    fn set_cookie(&self, token: &str, max_age: Option<u32>) -> Result<HeaderValue, Failure> {
+    fn set_cookie(
+        &self,
+        token: &str,
+        max_age: Option<u32>,
+        is_secure: bool,
+    ) -> Result<HeaderValue, Failure> {
         let age = max_age.map(|age| format!("; Max-Age={age}")).unwrap_or_default();
-        let secure = if self.is_secure { "; Secure" } else { "" };
+        let secure = if self.is_secure || is_secure { "; Secure" } else { "" };
         let name = &self.cookie;
         let text = format!("{name}={token}; Path=/console; HttpOnly; SameSite=Strict{age}{secure}");
         let mut value = HeaderValue::try_from(text).map_err(|_| {
@@ -148,15 +183,17 @@ mod tests {
     fn a_cookie_is_for_the_console_alone() {
         let logins = |is_secure| Logins::new(1, Duration::from_secs(1), "8081", is_secure);
         let cookie = |is_secure, age| {
-            logins(is_secure).set_cookie("ab", age).unwrap().to_str().unwrap().to_owned()
+            logins(is_secure).set_cookie("ab", age, false).unwrap().to_str().unwrap().to_owned()
         };
         let plain = "zoolet_console_8081=ab; Path=/console; HttpOnly; SameSite=Strict";
         assert_eq!(cookie(false, None), plain);
         assert_eq!(cookie(true, Some(0)), format!("{plain}; Max-Age=0; Secure"));
+        let over_tls = logins(false).set_cookie("ab", None, true).unwrap();
+        assert_eq!(over_tls.to_str().unwrap(), format!("{plain}; Secure"));
         let headers = |text| HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(text))]);
         let all = headers("a=b; zoolet_console_8082=no; zoolet_console_8081=yes");
         assert_eq!(logins(false).token(&all), Some("yes"));
         assert_eq!(logins(false).token(&headers("zoolet_console_80811=no")), None);
-        assert!(logins(false).find(&all).is_none());
+        assert!(logins(false).find(&all, None).is_none());
     }
 }

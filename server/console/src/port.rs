@@ -14,9 +14,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
+use zoolet_tls::TlsError;
 
 use crate::console::{Caller, Console};
+use crate::opening::{Opened, Opener, PortTls};
 use crate::options::ConsoleOptions;
 
 /// The most connections at a time; further ones wait.
@@ -35,31 +37,48 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The port could not be opened.
 #[derive(Debug, Error)]
-#[error("cannot listen for the console on {address}: {source}")]
-pub struct ConsolePortError {
-    /// Where it was to listen.
-    pub address: String,
-    /// What the system says.
-    pub source: io::Error,
+#[non_exhaustive]
+pub enum ConsolePortError {
+    /// It cannot listen.
+    #[error("cannot listen for the console on {address}: {source}")]
+    Listen {
+        /// Where it was to listen.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS for the console: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// An open port; dropping it closes it and its connections.
 #[derive(Debug)]
 pub struct ConsolePort {
     local_addr: SocketAddr,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl ConsolePort {
     /// Opens the port, on the runtime of the caller; with port 0 the system chooses.
-    pub async fn open(address: &str, options: ConsoleOptions) -> Result<Self, ConsolePortError> {
+    pub async fn open(
+        address: &str,
+        options: ConsoleOptions,
+        tls: Option<PortTls>,
+    ) -> Result<Self, ConsolePortError> {
+        let (opener, reloads) = Opener::load(tls, "of the console").await?;
         let listening = TcpListener::bind(address).await;
         let opened = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (local_addr, listener) =
-            opened.map_err(|source| ConsolePortError { address: address.to_owned(), source })?;
+        let (local_addr, listener) = opened
+            .map_err(|source| ConsolePortError::Listen { address: address.to_owned(), source })?;
         let console = Console::new(options, &local_addr.port().to_string());
-        let task = tokio::spawn(accept_all(listener, console));
-        Ok(Self { local_addr, task })
+        let accepting = tokio::spawn(accept_all(listener, console, opener));
+        let reloading = tokio::spawn(async move {
+            if let Some(reloads) = reloads {
+                reloads.follow().await;
+            }
+        });
+        Ok(Self { local_addr, tasks: [accepting, reloading] })
     }
 
     /// Where it listens, with the port that the system chose.
@@ -70,11 +89,13 @@ impl ConsolePort {
 
 impl Drop for ConsolePort {
     fn drop(&mut self) {
-        self.task.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
-async fn accept_all(listener: TcpListener, console: Console) {
+async fn accept_all(listener: TcpListener, console: Console, opener: Opener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -82,9 +103,10 @@ async fn accept_all(listener: TcpListener, console: Console) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let console = console.clone();
+                let (console, opener) = (console.clone(), opener.clone());
                 connections.spawn(async move {
-                    if timeout(LIFE_MAX, serve(stream, console)).await.is_err() {
+                    let serving = serve((stream, peer), console, opener);
+                    if timeout(LIFE_MAX, serving).await.is_err() {
                         debug!(%peer, "old console connection closed");
                     }
                     drop(place);
@@ -100,11 +122,22 @@ async fn accept_all(listener: TcpListener, console: Console) {
     }
 }
 
-async fn serve(stream: TcpStream, console: Console) {
+async fn serve((stream, peer): (TcpStream, SocketAddr), console: Console, opener: Opener) {
     let Ok(local) = stream.local_addr() else { return };
+    let opened = match timeout(HEAD_TIME_MAX, opener.open(stream, peer.ip())).await {
+        Ok(Ok(Some(opened))) => opened,
+        Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) => {
+            info!(%peer, %error, "connection to the console refused");
+            return;
+        }
+    };
+    let Opened { stream, is_secure, certificate } = opened;
+    let caller =
+        Arc::new(Caller { peer, local, is_secure, certificate: certificate.map(Arc::new) });
     let service = service_fn(move |request| {
-        let console = console.clone();
-        async move { Ok::<_, Infallible>(console.answer(request, Caller { local }).await) }
+        let (console, caller) = (console.clone(), Arc::clone(&caller));
+        async move { Ok::<_, Infallible>(console.answer(request, &caller).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

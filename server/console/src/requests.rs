@@ -109,6 +109,11 @@ impl Sent {
         self.0.get(name)?.as_str()
     }
 
+    /// Returns whether a flag is there and true.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
     pub(crate) fn path(&self) -> Result<&str, Failure> {
         checked_path(self.text("path")?)
     }

@@ -69,7 +69,7 @@ async fn addresses(
         }
         others.0 = Some(Instant::now());
     }
-    let http = |index| state.options.http.of(index).map(str::to_owned);
+    let http = |index| state.options.http_end(index);
     let named = named.iter().enumerate();
     let named = named.map(|(index, client)| Address { client: client.clone(), http: http(index) });
     let others = others.1.iter().map(|client| Address { client: client.clone(), http: None });

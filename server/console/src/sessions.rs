@@ -11,7 +11,7 @@ use zoolet_survey::sessions::{self as parse, Connection, Dump};
 use crate::ask::{self, Silence};
 use crate::failure::Failure;
 use crate::logins::Login;
-use crate::options::SharedConnector;
+use crate::options::{HttpEnd, SharedConnector};
 use crate::requests::Sent;
 use crate::state::{Asked, State};
 
@@ -50,7 +50,7 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     let filter = asked.query.text("filter").unwrap_or_default();
     let servers = state.shown.addresses().await;
     let connector = &state.options.connector;
-    let asking = servers.iter().map(|it| ask_one(&it.client, it.http.as_deref(), connector));
+    let asking = servers.iter().map(|it| ask_one(&it.client, it.http.as_ref(), connector));
     let said = join_all(asking).await;
     let notes: Vec<String> = said.iter().flat_map(notes_of).collect();
     let sessions = merged(said);
@@ -77,12 +77,12 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
 pub(crate) async fn addresses(state: &State) -> BTreeMap<SessionId, String> {
     let servers = state.shown.addresses().await;
     let connector = &state.options.connector;
-    let asking = servers.iter().map(|it| connections(&it.client, it.http.as_deref(), connector));
+    let asking = servers.iter().map(|it| connections(&it.client, it.http.as_ref(), connector));
     let said = join_all(asking).await.into_iter().filter_map(Result::ok).flatten();
     said.map(|connection| (connection.session, connection.address)).collect()
 }
 
-async fn ask_one(address: &str, http: Option<&str>, connector: &SharedConnector) -> Said {
+async fn ask_one(address: &str, http: Option<&HttpEnd>, connector: &SharedConnector) -> Said {
     let (connections, dump, watches) = join3(
         connections(address, http, connector),
         either(address, http, connector, ("dump", parse::dump), ("dump", parse::dump_json)),
@@ -100,7 +100,7 @@ async fn ask_one(address: &str, http: Option<&str>, connector: &SharedConnector)
 
 async fn connections(
     address: &str,
-    http: Option<&str>,
+    http: Option<&HttpEnd>,
     connector: &SharedConnector,
 ) -> Result<Vec<Connection>, String> {
     let word = ("cons", parse::connections as fn(&str) -> _);
@@ -110,7 +110,7 @@ async fn connections(
 /// Asks a four-letter word, or else a command if the HTTP port is known.
 async fn either<T>(
     address: &str,
-    http: Option<&str>,
+    http: Option<&HttpEnd>,
     connector: &SharedConnector,
     (word, of_text): (&'static str, fn(&str) -> T),
     (command, of_json): (&'static str, fn(&Value) -> T),
@@ -199,8 +199,8 @@ pub(crate) async fn close(state: &State, login: &Login, sent: &Sent) -> Result<V
     let digits = digits.ok_or_else(|| Failure::invalid(format!("invalid session {id:?}")))?;
     let command = format!("expire_session?session=0x{digits}");
     let mut last = None;
-    for http in state.options.http.known() {
-        match ask::command(http, &command, Some(&login.credentials)).await {
+    for http in state.options.http_ends() {
+        match ask::command(&http, &command, Some(&login.proof)).await {
             Ok(_) => return Ok(json!({ "closed": id })),
             Err(silence) => last = Some(silence),
         }

@@ -38,11 +38,16 @@ impl Ensemble {
 
     /// Connects. A server that serves reads alone will do.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        self.connect_by(self.connector.clone()).await
+    }
+
+    /// The same by another connector.
+    pub(crate) async fn connect_by(&self, connector: SharedConnector) -> Result<Client, Failure> {
         let options = ClientOptions::new()
             .connect_timeout(CONNECT_TIME)
             .session_timeout(SESSION_TIMEOUT)
             .read_only(true)
-            .connector(self.connector.clone());
+            .connector(connector);
         options.connect(&self.connect_string).await.map_err(Failure::from)
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! [`HttpPort::show_console`] adds the web console (`zoolet-console`), a client of the server.
 //!
+//! It speaks plain HTTP, TLS with the feature `tls`, or both ([`HttpOptions::tls`]).
+//!
 //! [`HttpPort::open`] listens; [`HttpPort::show`] gives it a server's
 //! [`Reports`](zoolet_server::embed::Reports). All work is done on the runtime that opens the port,
 //! never on the server's thread. What a caller can make it hold is bounded: connections, the head of
@@ -16,10 +18,12 @@ mod commands;
 mod connections;
 mod health;
 mod idle_stream;
-mod not_http;
+mod inside;
 mod port;
 mod prometheus;
 mod refusals;
 mod routes;
 
+pub use inside::InsideHttp;
 pub use port::{HttpError, HttpOptions, HttpPort};
+pub use zoolet_console::PortTls;

@@ -11,16 +11,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
-use zoolet_console::Console;
+use zoolet_console::{Console, Opened, Opener, PortTls};
 use zoolet_server::embed::{self, Reports};
+use zoolet_tls::TlsError;
 
 use crate::commands::SnapshotGate;
 use crate::connections::{Connections, Room};
 use crate::idle_stream::{Activity, IdleStream};
-use crate::not_http;
+use crate::inside::{self, InsideHttp, Insider};
 use crate::refusals::{Malformed, Pause, Refusals};
 use crate::routes::{self, Caller, Routes};
 
@@ -50,6 +52,8 @@ pub struct HttpOptions {
     pub snapshots: bool,
     /// The pause between two snapshots; 5 min by default.
     pub snapshot_interval: Duration,
+    /// TLS; none by default.
+    pub tls: Option<PortTls>,
 }
 
 impl HttpOptions {
@@ -62,18 +66,26 @@ impl HttpOptions {
             idle_timeout: Duration::from_secs(30),
             snapshots: true,
             snapshot_interval: Duration::from_mins(5),
+            tls: None,
         }
     }
 }
 
 /// The HTTP port could not be opened.
 #[derive(Debug, Error)]
-#[error("cannot listen for HTTP on {address}: {source}")]
-pub struct HttpError {
-    /// Where it was to listen.
-    pub address: String,
-    /// What the system says.
-    pub source: io::Error,
+#[non_exhaustive]
+pub enum HttpError {
+    /// It cannot listen.
+    #[error("cannot listen for HTTP on {address}: {source}")]
+    Listen {
+        /// Where it was to listen.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS for HTTP: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// An open HTTP port; dropping it closes it and its connections.
@@ -82,7 +94,8 @@ pub struct HttpPort {
     local_addr: SocketAddr,
     reports: Arc<OnceLock<Reports>>,
     console: Arc<OnceLock<Console>>,
-    task: JoinHandle<()>,
+    inside: InsideHttp,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl HttpPort {
@@ -90,16 +103,25 @@ impl HttpPort {
     /// starting.
     pub async fn open(options: HttpOptions) -> Result<Self, HttpError> {
         let address = options.address.clone();
+        let (opener, reloads) = Opener::load(options.tls.clone(), "for HTTP").await?;
         let listening = embed::listen(&address, BACKLOG).await;
         let opened = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (local_addr, listener) = opened.map_err(|source| HttpError { address, source })?;
+        let (local_addr, listener) =
+            opened.map_err(|source| HttpError::Listen { address, source })?;
         let reports = Arc::new(OnceLock::new());
         let snapshots = SnapshotGate::new(options.snapshots, options.snapshot_interval);
         let console = Arc::new(OnceLock::new());
         let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots)
             .with_console(Arc::clone(&console));
-        let task = tokio::spawn(accept_all(listener, options, Arc::new(routes)));
-        Ok(Self { local_addr, reports, console, task })
+        let (inside, insiders) = inside::channel();
+        let serving = Arc::new(Serving { idle: options.idle_timeout, opener, routes, local_addr });
+        let accepting = tokio::spawn(accept_all((listener, insiders), options, serving));
+        let reloading = tokio::spawn(async move {
+            if let Some(reloads) = reloads {
+                reloads.follow().await;
+            }
+        });
+        Ok(Self { local_addr, reports, console, inside, tasks: [accepting, reloading] })
     }
 
     /// Shows a server from now on. Only the first call has an effect.
@@ -112,6 +134,11 @@ impl HttpPort {
         let _ = self.console.set(console);
     }
 
+    /// Makes connections within the program.
+    pub fn inside(&self) -> InsideHttp {
+        self.inside.clone()
+    }
+
     /// Where it listens, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
@@ -120,42 +147,66 @@ impl HttpPort {
 
 impl Drop for HttpPort {
     fn drop(&mut self) {
-        self.task.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
-async fn accept_all(listener: TcpListener, options: HttpOptions, routes: Arc<Routes>) {
+/// What the connections of a port share.
+#[derive(Debug)]
+struct Serving {
+    idle: Duration,
+    opener: Opener,
+    routes: Routes,
+    local_addr: SocketAddr,
+}
+
+/// How a connection has come.
+enum Arrival {
+    Socket(TcpStream),
+    Inside(Opened),
+}
+
+async fn accept_all(
+    (listener, mut insiders): (TcpListener, mpsc::Receiver<Insider>),
+    options: HttpOptions,
+    serving: Arc<Serving>,
+) {
     let mut connections = Connections::new(options.connections_max);
     let refusals = Arc::new(Refusals::default());
     let (mut full, mut failing) = (Pause::default(), Pause::default());
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    let room = connections.make_room();
-                    if room != Room::Free && full.is_over() {
-                        warn_full(options.connections_max);
-                    }
-                    if room != Room::None {
-                        let (routes, refusals) = (Arc::clone(&routes), Arc::clone(&refusals));
-                        let idle = options.idle_timeout;
-                        connections.add(|activity| async move {
-                            let served = serve((stream, peer), routes, idle, activity).await;
-                            if let Err(refused) = served {
-                                refusals.log(peer, &refused);
-                            }
-                        });
-                    }
+        let arrived = tokio::select! {
+            accepted = listener.accept() => {
+                accepted.map(|(stream, peer)| (Arrival::Socket(stream), peer))
+            }
+            Some((opened, peer)) = insiders.recv() => Ok((Arrival::Inside(opened), peer)),
+            () = connections.next_ended() => continue,
+        };
+        match arrived {
+            Ok((arrival, peer)) => {
+                let room = connections.make_room();
+                if room != Room::Free && full.is_over() {
+                    warn_full(options.connections_max);
                 }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    if failing.is_over() {
-                        warn!(%error, "cannot accept HTTP connections; trying again");
-                    }
-                    sleep(ACCEPT_PAUSE).await;
+                if room != Room::None {
+                    let (serving, refusals) = (Arc::clone(&serving), Arc::clone(&refusals));
+                    connections.add(|activity| async move {
+                        let served = serve((arrival, peer), &serving, activity).await;
+                        if let Err(refused) = served {
+                            refusals.log(peer, &refused);
+                        }
+                    });
                 }
-            },
-            () = connections.next_ended() => {}
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                if failing.is_over() {
+                    warn!(%error, "cannot accept HTTP connections; trying again");
+                }
+                sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }
@@ -169,29 +220,47 @@ fn warn_full(max: usize) {
 
 /// Serves a connection to its end. Returns what was wrong with its last request, if something was.
 async fn serve(
-    (stream, peer): (TcpStream, SocketAddr),
-    routes: Arc<Routes>,
-    idle: Duration,
+    (arrival, peer): (Arrival, SocketAddr),
+    serving: &Arc<Serving>,
     activity: Arc<Activity>,
 ) -> Result<(), Malformed> {
-    let stream = match timeout(idle, not_http::refuse(stream)).await {
-        Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) => return Ok(()),
-        Ok(Err(refused)) => return Err(refused),
-        Err(_) => {
-            debug!(%peer, "idle HTTP connection closed");
-            return Ok(());
+    let idle = serving.idle;
+    let (opened, local) = match arrival {
+        Arrival::Inside(opened) => (opened, serving.local_addr),
+        Arrival::Socket(stream) => {
+            let Ok(local) = stream.local_addr() else { return Ok(()) };
+            match timeout(idle, serving.opener.open(stream, peer.ip())).await {
+                Ok(Ok(Some(opened))) => (opened, local),
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Err(refused)) => return Err(Malformed::NotOpened(refused)),
+                Err(_) => {
+                    debug!(%peer, "idle HTTP connection closed");
+                    return Ok(());
+                }
+            }
         }
     };
-    let Ok(local) = stream.local_addr() else { return Ok(()) };
+    serve_opened(opened, (local, peer), serving, activity).await
+}
+
+async fn serve_opened(
+    Opened { stream, is_secure, certificate }: Opened,
+    (local, peer): (SocketAddr, SocketAddr),
+    serving: &Arc<Serving>,
+    activity: Arc<Activity>,
+) -> Result<(), Malformed> {
+    let idle = serving.idle;
     let stream = IdleStream { stream, activity: Arc::clone(&activity) };
+    let (serving, certificate) = (Arc::clone(serving), certificate.map(Arc::new));
     let answering = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (routes, activity) = (Arc::clone(&routes), Arc::clone(&answering));
+        let (serving, activity) = (Arc::clone(&serving), Arc::clone(&answering));
+        let certificate = certificate.clone();
         async move {
             let busy = activity.answering();
-            let caller = Caller { peer: peer.ip(), local, activity: &activity };
-            let response = routes::answer(&routes, request, caller).await;
+            let caller = zoolet_console::Caller { peer, local, is_secure, certificate };
+            let caller = Caller { caller: &caller, activity: &activity };
+            let response = routes::answer(&serving.routes, request, caller).await;
             drop(busy);
             Ok::<_, Infallible>(response)
         }

@@ -1,12 +1,14 @@
 //! The requests that are not HTTP as this port understands it, in the log.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use thiserror::Error;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
+use zoolet_console::NotOpened;
 
 /// The pause between two lines of the same kind: a stranger must not fill the log.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -14,12 +16,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Why a request was refused before it was understood.
 #[derive(Debug, Error)]
 pub(crate) enum Malformed {
-    /// The client speaks TLS.
-    #[error("TLS hello: this port speaks plain HTTP, use http://")]
-    TlsHello,
-    /// The client speaks something else.
-    #[error("this is not HTTP: it begins with the byte {0:#04x}")]
-    NotHttp(u8),
+    /// The connection does not begin as one of this port does.
+    #[error(transparent)]
+    NotOpened(NotOpened),
     /// A part of the request is wrong.
     #[error(transparent)]
     Request(hyper::Error),
@@ -42,14 +41,27 @@ impl Pause {
 
 /// Logs what was refused, the first of them for a while at a level that is shown.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Pause>);
+pub(crate) struct Refusals(Mutex<BTreeMap<&'static str, Pause>>);
 
 impl Refusals {
     pub(crate) fn log(&self, peer: SocketAddr, error: &Malformed) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).is_over() {
-            info!(%peer, %error, "malformed HTTP request refused; others may not be logged for 10 s");
-        } else {
-            debug!(%peer, %error, "malformed HTTP request refused");
+        let (kind, is_tls) = match error {
+            Malformed::NotOpened(error) => (error.kind(), matches!(error, NotOpened::Tls(_))),
+            Malformed::Request(_) => ("request", false),
+        };
+        let is_due = {
+            let mut pauses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            pauses.entry(kind).or_default().is_over()
+        };
+        match (is_due, is_tls) {
+            // The operator of the client has to mend it, and may not find out from the client alone.
+            (true, true) => {
+                warn!(%peer, %error, "HTTP connection refused; others like it may not be logged for 10 s");
+            }
+            (true, false) => {
+                info!(%peer, %error, "malformed HTTP request refused; others may not be logged for 10 s");
+            }
+            (false, _) => debug!(%peer, %error, "malformed HTTP request refused"),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Which path is which answer.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -42,9 +41,7 @@ pub(crate) struct Routes {
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
-    pub(crate) peer: IpAddr,
-    /// The address that the connection was made to.
-    pub(crate) local: SocketAddr,
+    pub(crate) caller: &'a zoolet_console::Caller,
     pub(crate) activity: &'a Arc<Activity>,
 }
 
@@ -137,8 +134,7 @@ pub(crate) async fn answer(
     if let Some(console) = routes.console.get()
         && Console::has(request.uri().path())
     {
-        let caller = zoolet_console::Caller { local: caller.local };
-        return console.answer(request, caller).await.map(AnswerBody::Console);
+        return console.answer(request, caller.caller).await.map(AnswerBody::Console);
     }
     let route = routes.route(request.uri().path());
     if ![Method::GET, Method::HEAD].contains(request.method()) && !route.is_missing() {
@@ -175,7 +171,8 @@ async fn run(
         query: request.uri().query().unwrap_or_default().to_owned(),
         // A header that is not text proves nothing.
         authorization: authorization.map(|value| value.to_str().unwrap_or_default().to_owned()),
-        peer: caller.peer,
+        peer: caller.caller.peer.ip(),
+        certificate: caller.caller.certificate.clone(),
     };
     if command == Command::Snapshot {
         if request.method() == Method::HEAD {

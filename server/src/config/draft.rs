@@ -11,7 +11,7 @@ use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::sasl::SaslConfig;
 use super::setting::{Setting, Value};
-use super::tls::TlsConfig;
+use super::tls::{TlsConfig, TlsSide};
 
 /// What a reader hands back.
 pub(super) type Loaded = (ServerConfig, Vec<Warning>);
@@ -103,7 +103,9 @@ impl Draft {
         let directory = self.file.parent().unwrap_or(Path::new(""));
         let config = &mut self.config;
         let secret = config.ensemble.peer_secret_file.iter_mut();
-        let tls = config.tls.client.files().chain(config.tls.peer.files());
+        let tls = &mut config.tls;
+        let tls = [&mut tls.client, &mut tls.peer, &mut tls.http].into_iter();
+        let tls = tls.flat_map(TlsSide::files);
         let audit = config.audit.directory.iter_mut();
         let sasl = config.sasl.files();
         for file in secret.chain(tls).chain(audit).chain(sasl).filter(|file| file.is_relative()) {
@@ -335,9 +337,14 @@ impl Draft {
         }
         match TlsConfig::missing(config) {
             Some((key, why)) => {
-                let on =
-                    if key.starts_with("peer") { "tls.peer_enabled" } else { "tls.client_auth" };
-                Err(self.error(self.line_of(&[on]), why))
+                let on: &[&str] = match key {
+                    key if key.starts_with("peer") => &["tls.peer_enabled"],
+                    key if key.starts_with("http") => {
+                        &["tls.http_auth", "tls.http_enabled", "tls.http_port_unification"]
+                    }
+                    _ => &["tls.client_auth"],
+                };
+                Err(self.error(self.line_of(on), why))
             }
             None => Ok(()),
         }

@@ -58,7 +58,7 @@ pub use model::{
 };
 pub use records::{AuditConfig, HistoryConfig};
 pub use sasl::SaslConfig;
-pub use tls::{StoreConfig, TlsConfig, TlsSide};
+pub use tls::{StoreConfig, TlsConfig, TlsPort, TlsSide};
 pub use toml_text::to_cluster_toml;
 
 use files::{OnDisk, Source};

@@ -109,6 +109,11 @@ impl ServerConfig {
         self.client_is_secure || self.secure_client_bind.is_some() || is_unified
     }
 
+    /// Whether the HTTP port speaks TLS, if only beside plain HTTP.
+    pub fn speaks_https(&self) -> bool {
+        self.http_bind.is_some() && (self.tls.http_enabled || self.tls.http_port_unification)
+    }
+
     /// The file of the audit log, if there is to be one.
     pub fn audit_file(&self) -> Option<PathBuf> {
         let directory = self.audit.directory.as_ref().unwrap_or(&self.data_dir);

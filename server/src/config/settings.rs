@@ -13,8 +13,9 @@ pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
 
 /// All settings, section by section.
 pub(super) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
-    use super::settings_tls::{CLIENT, CLIENT_SIDE, PEER, PEER_SIDE};
-    let tls = CLIENT.iter().chain(&CLIENT_SIDE).chain(&PEER).chain(&PEER_SIDE);
+    use super::settings_tls::{CLIENT, CLIENT_SIDE, HTTP, HTTP_SIDE, PEER, PEER_SIDE};
+    let clients = CLIENT.iter().chain(&CLIENT_SIDE);
+    let tls = clients.chain(&PEER).chain(&PEER_SIDE).chain(&HTTP).chain(&HTTP_SIDE);
     SETTINGS.iter().chain(&SASL).chain(tls)
 }
 
@@ -55,7 +56,7 @@ pub(super) const SECTIONS: [(&str, &str); 13] = [
     ("audit", "The audit log: who has changed what, and what was refused (docs/operating.md)."),
     ("history", "The history of znodes, sessions and locks (docs/history.md)."),
     ("sasl", "Logins of clients by SASL with DIGEST-MD5 (docs/sasl.md)."),
-    ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
+    ("tls", "TLS: on the ports of clients, between servers, and on the HTTP port (docs/tls.md)."),
 ];
 
 /// Milliseconds that still fit the wire's `int`.

@@ -1,4 +1,4 @@
-//! The settings of TLS: those of clients and those between servers are alike.
+//! The settings of TLS: those of clients, those between servers and those of the HTTP port are alike.
 
 use super::setting::{Field, Setting};
 
@@ -104,3 +104,18 @@ pub(super) static PEER: [Setting; 3] = [
 
 #[rustfmt::skip]
 pub(super) static PEER_SIDE: [Setting; 14] = side!("peer_", peer, "other servers");
+
+/// What only the HTTP port has.
+#[rustfmt::skip]
+pub(super) static HTTP: [Setting; 2] = [
+    tls!("http_enabled", FLAG,
+        "Whether the HTTP port speaks TLS alone: metrics, commands and the console are at https://. The\n\
+         port for metrics alone speaks plain HTTP.",
+        |c| Field::Flag(&mut c.tls.http_enabled)),
+    tls!("http_port_unification", FLAG,
+        "Whether the HTTP port speaks TLS and plain HTTP, while its clients are switched over.",
+        |c| Field::Flag(&mut c.tls.http_port_unification)),
+];
+
+#[rustfmt::skip]
+pub(super) static HTTP_SIDE: [Setting; 14] = side!("http_", http, "clients of HTTP");

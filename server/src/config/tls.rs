@@ -1,4 +1,4 @@
-//! TLS: keys and trusted certificates, on the port for clients and between servers.
+//! TLS: keys and trusted certificates, on the port for clients, between servers, and on the HTTP port.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,9 @@ use zoolet_tls::{
 
 use super::model::ServerConfig;
 
-/// TLS, on the port for clients and between servers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// TLS, on the port for clients, between servers, and on the HTTP port.
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
     /// Whether clients may speak TLS on the port for plain text too; the first byte decides.
     pub client_port_unification: bool,
@@ -23,6 +24,51 @@ pub struct TlsConfig {
     pub peer_port_unification: bool,
     /// What the servers show each other.
     pub peer: TlsSide,
+    /// Whether the HTTP port speaks TLS alone.
+    pub http_enabled: bool,
+    /// Whether the HTTP port speaks TLS and plain HTTP; the first byte decides.
+    pub http_port_unification: bool,
+    /// What clients of the HTTP port meet where they speak TLS. By default they are asked for no
+    /// certificate: a browser that is asked interrupts its user.
+    pub http: TlsSide,
+}
+
+impl Default for TlsConfig {
+    fn default() -> Self {
+        Self {
+            client_port_unification: false,
+            client: TlsSide::default(),
+            x509_super_user: None,
+            peer_enabled: false,
+            peer_port_unification: false,
+            peer: TlsSide::default(),
+            http_enabled: false,
+            http_port_unification: false,
+            http: TlsSide { client_auth: ClientAuth::None, ..TlsSide::default() },
+        }
+    }
+}
+
+/// A port that may speak TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsPort {
+    /// That of clients.
+    Clients,
+    /// That of the other servers.
+    Servers,
+    /// The HTTP port.
+    Http,
+}
+
+impl TlsPort {
+    /// Returns how the keys of its side begin, in a `zoo.cfg` and in a `cluster.toml`.
+    const fn prefixes(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Clients => ("ssl.", "client_"),
+            Self::Servers => ("ssl.quorum.", "peer_"),
+            Self::Http => ("admin.ssl.", "http_"),
+        }
+    }
 }
 
 /// What one port does about TLS.
@@ -90,8 +136,8 @@ impl StoreConfig {
 }
 
 impl TlsSide {
-    /// What the connections are made with.
-    pub(crate) fn settings(&self) -> TlsSettings {
+    /// Returns what connections are made with.
+    pub fn settings(&self) -> TlsSettings {
         let mut settings = TlsSettings::default();
         settings.key_store = self.key_store.store();
         settings.trust_store = self.trust_store.store();
@@ -111,14 +157,14 @@ impl TlsSide {
     }
 
     /// Returns an error of its files with the key that names the file, in `zoo.cfg` and in
-    /// `cluster.toml`; `is_peer` says whether this side is the one between servers.
-    pub fn describe(&self, error: &TlsError, is_peer: bool) -> String {
+    /// `cluster.toml`; `port` is the one that this side is of.
+    pub fn describe(&self, error: &TlsError, port: TlsPort) -> String {
         let (TlsError::File { file, .. } | TlsError::NoPassword { file, .. }) = error else {
             return error.to_string();
         };
         let needs_password = matches!(error, TlsError::NoPassword { .. });
         let is_it = |known: &Option<PathBuf>| known.as_ref() == Some(file);
-        let (zoo, toml) = if is_peer { ("ssl.quorum.", "peer_") } else { ("ssl.", "client_") };
+        let (zoo, toml) = port.prefixes();
         let stores = [
             ("keyStore", "key_store", &self.key_store),
             ("trustStore", "trust_store", &self.trust_store),
@@ -169,6 +215,11 @@ impl TlsConfig {
         let (client, peer) = (&tls.client, &tls.peer);
         let asks = clients && client.client_auth != ClientAuth::None;
         let peers = config.peer_bind.is_some() && (tls.peer_enabled || tls.peer_port_unification);
+        let http = config.speaks_https();
+        let asks_http = http && tls.http.client_auth != ClientAuth::None;
+        let asking_http =
+            "TLS on the HTTP port with certificates of clients (http_auth is not none)";
+        let (http_keys, http_trust) = (&tls.http.key_store.file, &tls.http.trust_store.file);
         let asking = "TLS for clients that show certificates (client_auth is not none)";
         need(clients, "TLS for clients", "client_key_store", &client.key_store.file)
             .or_else(|| need(asks, asking, "client_trust_store", &client.trust_store.file))
@@ -176,6 +227,8 @@ impl TlsConfig {
             .or_else(|| {
                 need(peers, "TLS between servers", "peer_trust_store", &peer.trust_store.file)
             })
+            .or_else(|| need(http, "TLS on the HTTP port", "http_key_store", http_keys))
+            .or_else(|| need(asks_http, asking_http, "http_trust_store", http_trust))
     }
 }
 
@@ -207,11 +260,11 @@ mod tests {
             ("/crl", "ssl.crlFile (client_crl_file): /crl: why"),
             ("/other", "/other: why"),
         ] {
-            assert_eq!(side.describe(&error(file), false), expected);
+            assert_eq!(side.describe(&error(file), TlsPort::Clients), expected);
         }
         let error = TlsError::NoPassword { file: "/trust.p12".into(), why: "why".to_owned() };
         assert_eq!(
-            side.describe(&error, true),
+            side.describe(&error, TlsPort::Servers),
             "ssl.quorum.trustStore.location (peer_trust_store): /trust.p12: why; set \
              ssl.quorum.trustStore.password (peer_trust_store_password)"
         );

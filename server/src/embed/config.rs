@@ -14,6 +14,6 @@ pub use crate::config::{
     AuditConfig, AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig,
     HistoryConfig, HostPort, HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole,
     SaslConfig, ServerConfig, SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig,
-    TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+    TlsPort, TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
 };
 pub use crate::config::{ClientAuth, Password, Protocol, StoreType, StoredCertificate, TlsError};

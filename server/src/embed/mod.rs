@@ -40,8 +40,8 @@ pub use server::Server;
 pub use zoolet_replica::Role;
 
 pub use crate::node::{
-    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader, Member,
-    Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports, SessionsReport,
-    StartErrorKind,
+    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Insiders, Leader,
+    Member, Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports,
+    SessionsReport, StartErrorKind,
 };
 pub use crate::transport::{ReservedPort, listen};

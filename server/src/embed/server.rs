@@ -10,7 +10,7 @@ use zoolet_replica::Role;
 use super::error::StartError;
 use super::thread::{Running, ServerThread};
 use crate::config::ServerConfig;
-use crate::node::{self, Reports, Seams};
+use crate::node::{self, Insiders, Reports, Seams};
 
 /// One server of an ensemble, or a standalone one. It runs on threads of its own: one for its tasks,
 /// others for its log and for what blocks. What else the program does cannot hold it up. Dropping it ends it soon, as
@@ -88,6 +88,12 @@ impl Server {
     /// Reads what the server knows of itself: for an HTTP port, or for the program's own metrics.
     pub fn reports(&self) -> Reports {
         self.running.reports.clone()
+    }
+
+    /// Makes connections to this server within the program, as the owners of certificates that the
+    /// program has verified: for an HTTP port that shows a console.
+    pub fn insiders(&self) -> Insiders {
+        self.running.insiders.clone()
     }
 
     /// Cuts the server off from the other servers, for a test: nothing arrives and nothing leaves, and

@@ -13,7 +13,7 @@ use tracing::{error, warn};
 use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
-use crate::node::{Controls, Node, Reports, Seams, StartError};
+use crate::node::{Controls, Insiders, Node, Reports, Seams, StartError};
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;
@@ -61,6 +61,7 @@ pub(super) struct Running {
     pub(super) clients: watch::Receiver<SocketAddr>,
     pub(super) reports: Reports,
     pub(super) controls: Controls,
+    pub(super) insiders: Insiders,
 }
 
 /// A server on a thread of its own, which may run or not.
@@ -248,6 +249,7 @@ async fn live(
                 clients: node.client_addrs(),
                 reports: node.reports(),
                 controls: node.controls(),
+                insiders: node.insiders(),
                 failure,
             };
             let _ = started.send(Ok(running));

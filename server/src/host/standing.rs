@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use thiserror::Error;
-use zoolet_jute::SessionId;
+use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, SnapshotView};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
 
@@ -67,6 +67,12 @@ impl Host {
                 Err(AdministrationRefused::NotAuthorized)
             }
         })
+    }
+
+    /// The same for identities that are proved already.
+    pub fn permit_administration_of(&self, identities: &[Id]) -> Result<(), AdministrationRefused> {
+        let may_administer = self.locked(|inner, _| inner.replica.may_administer(identities));
+        if may_administer { Ok(()) } else { Err(AdministrationRefused::NotAuthorized) }
     }
 
     /// Returns the state at this moment, at any time and for any caller, unlike

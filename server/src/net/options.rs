@@ -15,6 +15,8 @@ pub(crate) struct PortOptions {
     pub secure_address: Option<String>,
     /// What TLS needs; there is one if TLS is spoken on any of the two.
     pub tls: Option<PortTls>,
+    /// The name of the certificate that may do everything.
+    pub x509_super_user: Option<String>,
     /// How clients log in by SASL, if they can.
     pub logins: Option<Logins>,
     /// The most connections that wait to be accepted.

@@ -13,6 +13,7 @@ use tracing::{debug, error, warn};
 use super::connection::Connection;
 use super::context::PortContext;
 use super::error::ConnectionError;
+use super::insiders::{ArrivingInsiders, Insider, Insiders, insiders};
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
 use super::registry::RegisteredConnection;
@@ -36,6 +37,7 @@ pub(crate) struct ClientPort {
     bound: watch::Receiver<SocketAddr>,
     reports: PortReports,
     secure_at: Option<SocketAddr>,
+    insiders: Insiders,
     task: JoinHandle<()>,
 }
 
@@ -44,6 +46,14 @@ pub(crate) struct ClientPort {
 pub(crate) struct ListenError {
     pub(crate) address: String,
     pub(crate) source: io::Error,
+}
+
+/// How a connection has come.
+#[derive(Debug)]
+enum Arrival {
+    Socket(Box<dyn Stream>, Spoken),
+    /// From a part of this program.
+    Inside(Insider),
 }
 
 /// Opens the port. It moves to each `host:port` that `wanted` comes to hold; the connections that
@@ -67,9 +77,10 @@ pub(crate) async fn listen(
     let bound = listener.bound();
     let context = Arc::new(PortContext::new(options, host, bound.clone(), secure_at));
     let reports = PortReports(Arc::clone(&context));
-    let accepting = accept_all(listener, secure, wanted, context);
+    let (insiders, arriving) = insiders();
+    let accepting = accept_all(listener, (secure, arriving), wanted, context);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
-    Ok(ClientPort { bound, reports, secure_at, task })
+    Ok(ClientPort { bound, reports, secure_at, insiders, task })
 }
 
 impl ClientPort {
@@ -86,6 +97,11 @@ impl ClientPort {
     /// The same as [`Self::local_addr`], as it changes.
     pub(crate) fn bound(&self) -> watch::Receiver<SocketAddr> {
         self.bound.clone()
+    }
+
+    /// Makes connections within the program.
+    pub(crate) fn insiders(&self) -> Insiders {
+        self.insiders.clone()
     }
 
     /// Reads what the port knows.
@@ -107,7 +123,7 @@ impl Drop for ClientPort {
 
 async fn accept_all(
     mut listener: MovableListener,
-    mut secure: Option<Box<dyn Listener>>,
+    (mut secure, mut arriving): (Option<Box<dyn Listener>>, ArrivingInsiders),
     wanted: watch::Receiver<String>,
     context: Arc<PortContext>,
 ) {
@@ -123,7 +139,8 @@ async fn accept_all(
             }
             (accepted, spoken) = accept(&mut listener, secure.as_mut(), context.options.spoken) => match accepted {
                 Ok((stream, peer)) => {
-                    tasks.spawn(serve_caught(stream, peer, spoken, Arc::clone(&context)));
+                    let arrival = Arrival::Socket(stream, spoken);
+                    tasks.spawn(serve_caught(arrival, peer, Arc::clone(&context)));
                 }
                 // The client took its own connection back; the next one need not wait for that.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -135,6 +152,10 @@ async fn accept_all(
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
+            insider = arriving.next() => {
+                let peer = insider.peer;
+                tasks.spawn(serve_caught(Arrival::Inside(insider), peer, Arc::clone(&context)));
+            }
             Some(_) = tasks.join_next() => {}
         }
     }
@@ -154,23 +175,17 @@ async fn accept(
 }
 
 /// A client's connection must not end the server.
-async fn serve_caught(
-    stream: Box<dyn Stream>,
-    peer: SocketAddr,
-    spoken: Spoken,
-    context: Arc<PortContext>,
-) {
-    if let Err(panic) = caught(serve(stream, peer, spoken, context)).await {
+async fn serve_caught(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
+    if let Err(panic) = caught(serve(arrival, peer, context)).await {
         error!(%peer, panic, "a client's connection has panicked");
     }
 }
 
-async fn serve(
-    stream: Box<dyn Stream>,
-    peer: SocketAddr,
-    spoken: Spoken,
-    context: Arc<PortContext>,
-) {
+async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
+    let spoken = match &arrival {
+        Arrival::Socket(_, spoken) => *spoken,
+        Arrival::Inside(_) => Spoken::Plain,
+    };
     let outbox = Arc::new(Outbox::new(context.options.outbox_bytes_max));
     let since_ms = context.host.now().wall_ms;
     let entry =
@@ -179,11 +194,11 @@ async fn serve(
         debug!(%peer, "refused: too many connections");
         return;
     };
-    let opened = if spoken == Spoken::Plain {
-        Ok(Opened::plain(stream))
-    } else {
+    let opened = match arrival {
+        Arrival::Inside(insider) => Opened::inside(insider, &context.options),
+        Arrival::Socket(stream, Spoken::Plain) => Ok(Opened::plain(stream)),
         // What is awaited once is boxed: an idle connection needs room for serving only.
-        Box::pin(open(stream, peer, spoken, &context)).await
+        Arrival::Socket(stream, spoken) => Box::pin(open(stream, peer, spoken, &context)).await,
     };
     let served = match opened {
         Ok(opened) => {
@@ -210,7 +225,7 @@ async fn open(
     context: &PortContext,
 ) -> Result<Opened, ConnectionError> {
     let limit_ms = context.options.handshake_timeout_ms;
-    let opening = Opened::of(stream, peer.ip(), spoken, context.options.tls.as_ref());
+    let opening = Opened::of(stream, peer.ip(), spoken, &context.options);
     let opened = timeout(Duration::from_millis(limit_ms), opening).await;
     opened.unwrap_or_else(|_| {
         context.registry.count_late();

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use zoolet_jute::Id;
-use zoolet_tls::{Accepted, TlsAcceptor, is_hello, subject_name};
+use zoolet_tls::{Accepted, TlsAcceptor, VerifiedCertificate, is_hello};
 
 use super::error::ConnectionError;
 use super::frame_records::FrameRecords;
+use super::insiders::Insider;
+use super::options::PortOptions;
 use crate::transport::Stream;
 
 /// What is spoken on a port.
@@ -28,8 +30,6 @@ pub(crate) enum Spoken {
 pub(crate) struct PortTls {
     /// What was loaded; it may be loaded again at any time.
     pub acceptor: watch::Receiver<TlsAcceptor>,
-    /// The name of the certificate that may do everything.
-    pub super_user: Option<String>,
 }
 
 /// A connection as plain text.
@@ -49,17 +49,23 @@ impl Opened {
         Self { stream, read: Vec::new(), proved: Arc::default(), is_secure: false }
     }
 
+    /// The connection of a part of this program. The TLS that the certificate was shown in ends there.
+    pub(super) fn inside(insider: Insider, options: &PortOptions) -> Result<Self, ConnectionError> {
+        let proved = identities(&insider.certificate, options)?.into();
+        Ok(Self { proved, is_secure: true, ..Self::plain(Box::new(insider.stream)) })
+    }
+
     /// Makes a connection plain text.
     pub(super) async fn of(
         mut stream: Box<dyn Stream>,
         peer: IpAddr,
         spoken: Spoken,
-        tls: Option<&PortTls>,
+        options: &PortOptions,
     ) -> Result<Self, ConnectionError> {
         if spoken == Spoken::Plain {
             return Ok(Self::plain(stream));
         }
-        let Some(tls) = tls else {
+        let Some(tls) = &options.tls else {
             let why = "TLS is to be spoken, and no key is loaded".to_owned();
             return Err(ConnectionError::Certificate(why));
         };
@@ -74,7 +80,7 @@ impl Opened {
         let acceptor = tls.acceptor.borrow().clone();
         let Accepted { stream, certificate } = acceptor.accept(stream, peer, &read).await?;
         let proved = match certificate {
-            Some(certificate) => tls.identities(&certificate)?,
+            Some(certificate) => identities(&certificate, options)?,
             None => Vec::new(),
         };
         let (stream, read) = (Box::new(FrameRecords::new(stream)), Vec::new());
@@ -82,16 +88,22 @@ impl Opened {
     }
 }
 
-impl PortTls {
-    /// Returns whom a certificate names.
-    fn identities(&self, certificate: &[u8]) -> Result<Vec<Id>, ConnectionError> {
-        let name = subject_name(certificate).map_err(ConnectionError::Certificate)?;
-        if name.is_empty() {
-            // All such certificates would be one identity.
-            return Ok(Vec::new());
-        }
-        let is_super = self.super_user.as_deref() == Some(name.as_str());
-        let superuser = is_super.then(|| Id::new("super", name.clone()));
-        Ok(superuser.into_iter().chain([Id::new("x509", name)]).collect())
+/// Returns whom a certificate names.
+fn identities(
+    certificate: &VerifiedCertificate,
+    options: &PortOptions,
+) -> Result<Vec<Id>, ConnectionError> {
+    let name = certificate.subject_name().map_err(ConnectionError::Certificate)?;
+    Ok(identities_of(name, options.x509_super_user.as_deref()))
+}
+
+/// Returns the identities of the owner of a certificate with this name.
+pub(crate) fn identities_of(name: String, super_user: Option<&str>) -> Vec<Id> {
+    if name.is_empty() {
+        // All such certificates would be one identity.
+        return Vec::new();
     }
+    let is_super = super_user == Some(name.as_str());
+    let superuser = is_super.then(|| Id::new("super", name.clone()));
+    superuser.into_iter().chain([Id::new("x509", name)]).collect()
 }

@@ -9,6 +9,7 @@ mod offline;
 mod reports;
 mod settings;
 mod start_error_kind;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -27,7 +28,7 @@ use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
-use zoolet_tls::TlsSettings;
+use zoolet_tls::LoadedTls;
 
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
@@ -44,15 +45,14 @@ pub use self::reports::{
 pub use self::start_error_kind::StartErrorKind;
 use crate::audit::{AuditError, AuditLog};
 use crate::clock::{Clock, RealClock};
-use crate::config::{ConfigError, ServerConfig, TlsSide};
+use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
 pub use crate::histogram::Distribution;
 use crate::host::{ConfigView, Host};
-pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
+pub use crate::net::{ConnectionReport, Insiders};
 use crate::peer::SecretError;
-use crate::reload::LoadedTls;
 use crate::replication::{self, Machine, Replication};
 use crate::sasl::Logins;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
@@ -138,8 +138,8 @@ impl Node {
         let secret = settings::secret(&config, &seams)?;
         let logins = settings::logins(&config, &seams)?;
         let (clients, peers) = (settings::client_tls(&config), settings::peer_tls(&config));
-        let client_tls = load_tls("for clients", clients, &config.tls.client, false).await?;
-        let peer_tls = load_tls("between servers", peers, &config.tls.peer, true).await?;
+        let client_tls = tls::load("for clients", clients, &config.tls.client, false).await?;
+        let peer_tls = tls::load("between servers", peers, &config.tls.peer, true).await?;
         let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
         let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);
         let wall_ms = seams.clock.now().wall_ms;
@@ -212,7 +212,7 @@ impl Node {
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
-        let port_tls = settings::client_port_tls(&config, client_tls.as_ref());
+        let port_tls = settings::client_port_tls(client_tls.as_ref());
         let port_options = settings::port_options(&config, server_info, (port_tls, logins));
         let (wanted, followed) = watch::channel(config.client_bind.to_string());
         let net = partitions.client_net(&seams);
@@ -237,7 +237,7 @@ impl Node {
             client_tls.filter(|_| config.tls.client.reload),
             peer_tls.filter(|_| config.tls.peer.reload),
         ];
-        let reloads = reloads.map(|loaded| follow(fatal.clone(), loaded));
+        let reloads = reloads.map(|loaded| tls::follow(fatal.clone(), loaded));
         let reloads = futures_util::future::join_all(reloads);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
         let clients = (port.local_addr(), port.secure_addr());
@@ -258,6 +258,11 @@ impl Node {
     /// Reads what the server knows of itself.
     pub(crate) fn reports(&self) -> Reports {
         self.reports.clone()
+    }
+
+    /// Makes connections to the client port within the program.
+    pub(crate) fn insiders(&self) -> Insiders {
+        self.port.insiders()
     }
 
     /// Changes the server for a test.
@@ -349,26 +354,6 @@ async fn close_audit(audit: AuditLog) {
     let closing = tokio::task::spawn_blocking(move || audit.close());
     if timeout(SHUTDOWN_LIMIT, closing).await.is_err() {
         warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the audit log does not end in time");
-    }
-}
-
-/// Loads keys and certificates, which reads files. Servers call each other, and no clients.
-async fn load_tls(
-    port: &'static str,
-    settings: Option<TlsSettings>,
-    side: &TlsSide,
-    is_peer: bool,
-) -> Result<Option<LoadedTls>, StartError> {
-    let Some(settings) = settings else { return Ok(None) };
-    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, is_peer));
-    let loaded = loading.await.map_err(|error| StartError::Failed(error.to_string()))?;
-    loaded.map(Some).map_err(|error| StartError::Tls(port, side.describe(&error, is_peer)))
-}
-
-/// Loads keys and certificates again whenever their files change.
-async fn follow(fatal: Fatal, loaded: Option<LoadedTls>) {
-    if let Some(loaded) = loaded {
-        fatal.endless("reload of certificates", loaded.follow()).await;
     }
 }
 

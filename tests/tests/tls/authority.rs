@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, date_time_ymd,
 };
 use tempfile::TempDir;
 use zoolet_client::ClientOptions;
@@ -60,6 +61,27 @@ impl Authority {
     /// The same for the servers of this machine.
     pub(crate) fn issue_server(&self) -> PathBuf {
         self.issue("server", &["localhost", "127.0.0.1"], |_| {})
+    }
+
+    /// Writes a list that revokes these numbers of certificates.
+    pub(crate) fn revoke(&self, numbers: &[u64]) -> PathBuf {
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2999, 1, 1),
+            crl_number: 1_u64.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let file = self.path("revoked.crl");
+        fs::write(&file, list.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        file
     }
 
     /// How a client with this key store connects, which trusts this authority.

@@ -1,4 +1,5 @@
-//! TLS: the port for clients, between servers, and clients that others have written.
+//! TLS: the port for clients, between servers, the HTTP port and its console, and clients that others
+//! have written.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,8 +10,11 @@
 
 mod authority;
 mod clients;
+mod console;
 mod ctl;
+mod curl;
 mod foreign;
+mod https;
 mod peers;
 mod trial;
 

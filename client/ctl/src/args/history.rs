@@ -38,7 +38,8 @@ pub(crate) struct History {
     /// --auth of the superuser.
     #[arg(long)]
     pub(crate) data: bool,
-    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,… or http://HOST:PORT/commands.
+    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,…, http://HOST:PORT/commands or
+    /// https://HOST:PORT with --trust-store.
     /// Without it: port 8080 of the hosts of --servers.
     #[arg(long, value_name = "ADDRESS", env = "ZOOLETCTL_HTTP")]
     pub(crate) http: Option<String>,

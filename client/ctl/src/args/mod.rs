@@ -101,7 +101,8 @@ pub(crate) struct SnapshotRestore {
 
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotSave {
-    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,… or http://HOST:PORT/commands.
+    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,…, http://HOST:PORT/commands or
+    /// https://HOST:PORT with --trust-store.
     pub(crate) from: String,
     pub(crate) file: PathBuf,
     /// Replace the file if it exists.

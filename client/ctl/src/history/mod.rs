@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use self::print::{entry_text, turn_text};
 use crate::args::{History, Options};
 use crate::error::{CtlError, Exit};
-use crate::http::{Endpoint, SILENCE_MAX, first_reached};
+use crate::http::{Endpoint, SILENCE_MAX, first_reached, identity_of};
 use crate::output::{Output, note};
 
 /// How often a server is asked for what is new.
@@ -104,9 +104,9 @@ async fn fetch(
     options: &Options,
 ) -> Result<Value, CtlError> {
     // What needs no identity is asked for without one.
-    let identity = options.auth.first().filter(|_| arguments.data);
+    let identity = identity_of(options).filter(|_| arguments.data);
     let command = format!("history?{parameters}");
-    let answer = endpoint.get(&command, identity, options.timeout).await?;
+    let answer = endpoint.get(&command, identity.as_ref(), options).await?;
     if answer.status() != StatusCode::OK {
         return Err(endpoint.refusal(answer, "the answer is not a history").await);
     }

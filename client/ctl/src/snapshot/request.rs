@@ -1,7 +1,5 @@
 //! The request for a snapshot, over HTTP.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -9,7 +7,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Response, StatusCode};
 use tokio::time::timeout;
 
-use crate::args::Identity;
+use crate::args::{Identity, Options};
 use crate::error::CtlError;
 use crate::http::{Endpoint, SILENCE_MAX};
 
@@ -20,9 +18,9 @@ const OCTETS: &str = "application/octet-stream";
 pub(super) async fn ask(
     endpoint: &Endpoint,
     identity: &Identity,
-    connect_time: Duration,
+    options: &Options,
 ) -> Result<Response<Incoming>, CtlError> {
-    let answer = endpoint.get("snapshot?streaming=true", Some(identity), connect_time).await?;
+    let answer = endpoint.get("snapshot?streaming=true", Some(identity), options).await?;
     let content_type = answer.headers().get(CONTENT_TYPE);
     let is_snapshot = content_type.is_some_and(|found| found == OCTETS);
     if answer.status() == StatusCode::OK && is_snapshot {

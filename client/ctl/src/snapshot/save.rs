@@ -13,7 +13,7 @@ use zoolet_storage::SnapshotReader;
 use super::request::{ask, next_piece};
 use crate::args::{Options, SnapshotSave};
 use crate::error::{CtlError, Exit};
-use crate::http::{Endpoint, IDENTITY, first_reached};
+use crate::http::{Endpoint, IDENTITY, first_reached, identity_of};
 use crate::output::Output;
 
 const NO_IDENTITY: &str =
@@ -26,9 +26,7 @@ pub(super) async fn save(
     output: Output,
 ) -> Result<(), CtlError> {
     let endpoints = Endpoint::parse_all(&arguments.from, "snapshot")?;
-    let identity = options
-        .auth
-        .first()
+    let identity = identity_of(options)
         .ok_or_else(|| CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint(IDENTITY))?;
     if !arguments.force && arguments.file.symlink_metadata().is_ok() {
         let message = format!("{}: it exists already", arguments.file.display());
@@ -38,7 +36,7 @@ pub(super) async fn save(
     let directory = directory_of(&arguments.file);
     let mut file = tempfile::Builder::new().prefix(".snapshot-").tempfile_in(directory)?;
     let (endpoint, answer) =
-        first_reached(&endpoints, |endpoint| ask(endpoint, identity, options.timeout)).await?;
+        first_reached(&endpoints, |endpoint| ask(endpoint, &identity, options)).await?;
     let said = answer.headers().get("last_zxid").and_then(|zxid| zxid.to_str().ok());
     let said = said.unwrap_or_default().to_owned();
     let bytes = receive(answer, &mut file).await.map_err(|error| CtlError {

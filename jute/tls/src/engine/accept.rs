@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::handshake::{HandshakeThreads, shake_hands};
 use super::verify::{check_address, client_verifier};
-use crate::accepted::Accepted;
+use crate::accepted::{Accepted, VerifiedCertificate};
 use crate::error::{HandshakeError, TlsError};
 use crate::settings::TlsSettings;
 
@@ -62,7 +62,8 @@ impl TlsAcceptor {
         {
             check_address(certificate, peer)?;
         }
-        let certificate = certificate.map(|certificate| certificate.to_vec());
+        let certificate =
+            certificate.map(|certificate| VerifiedCertificate::new(certificate.to_vec()));
         Ok(Accepted { stream, certificate })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use zoolet_server::embed::config::{ServerConfig, StoredCertificate, TlsSide};
+use zoolet_server::embed::config::{ServerConfig, StoredCertificate, TlsPort, TlsSide};
 
 use super::finding::Findings;
 
@@ -17,14 +17,17 @@ const SOON_DAYS: i64 = 30;
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
     let tls = &config.tls;
     if config.speaks_tls() {
-        check_side("clients", (&tls.client, false), findings);
+        check_side("clients", (&tls.client, TlsPort::Clients), findings);
     }
     if config.peer_bind.is_some() && (tls.peer_enabled || tls.peer_port_unification) {
-        check_side("servers", (&tls.peer, true), findings);
+        check_side("servers", (&tls.peer, TlsPort::Servers), findings);
+    }
+    if config.speaks_https() {
+        check_side("HTTP", (&tls.http, TlsPort::Http), findings);
     }
 }
 
-fn check_side(whom: &str, (side, is_peer): (&TlsSide, bool), findings: &mut Findings) {
+fn check_side(whom: &str, (side, port): (&TlsSide, TlsPort), findings: &mut Findings) {
     match side.certificates() {
         Ok(certificates) => {
             for certificate in certificates {
@@ -32,7 +35,7 @@ fn check_side(whom: &str, (side, is_peer): (&TlsSide, bool), findings: &mut Find
             }
         }
         Err(error) => {
-            findings.error(TLS, format!("for {whom}: {}", side.describe(&error, is_peer)));
+            findings.error(TLS, format!("for {whom}: {}", side.describe(&error, port)));
         }
     }
 }

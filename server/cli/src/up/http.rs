@@ -18,5 +18,6 @@ pub(super) fn set_ports(configs: &mut [ServerConfig], ports: &Ports) {
 pub(super) fn web_url(config: &ServerConfig) -> Option<String> {
     let bind = config.http_bind.as_ref()?;
     let path = if config.http.console { "/console/" } else { &config.http.command_url };
-    Some(format!("http://{}{path}", from_here(bind)))
+    let scheme = if config.tls.http_enabled { "https" } else { "http" };
+    Some(format!("{scheme}://{}{path}", from_here(bind)))
 }

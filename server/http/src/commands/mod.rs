@@ -8,10 +8,12 @@ mod sessions;
 mod snapshot;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 use zoolet_server::embed::{AdministrationRefused, Reports};
+use zoolet_tls::VerifiedCertificate;
 
 use crate::answer::Answer;
 
@@ -31,6 +33,8 @@ pub(crate) struct Asked {
     pub(crate) authorization: Option<String>,
     /// Where the request comes from. No header has a say in that.
     pub(crate) peer: IpAddr,
+    /// The certificate that its connection has shown.
+    pub(crate) certificate: Option<Arc<VerifiedCertificate>>,
 }
 
 impl Asked {
@@ -200,30 +204,47 @@ fn answer(status: StatusCode, name: &str, mut object: Object, error: Option<&str
     Answer::json(status, object)
 }
 
+const NOT_AUTHENTICATED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "Not authenticated");
+const NOT_AUTHORIZED: (StatusCode, &str) = (
+    StatusCode::FORBIDDEN,
+    "Not authorized: this needs the superuser (auth.super_digest), or an identity that the ACL of / \
+     gives all permissions by name",
+);
+
+/// The scheme of identities that certificates prove.
+const X509: &str = "x509";
+
 /// Finds out whether the header of a request proves an identity that may administer the server. An
 /// `AdminServer` asks for that in fewer commands, and counts what the root's ACL gives to everyone.
 fn permit(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static str)> {
-    const NOT_AUTHENTICATED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "Not authenticated");
-    const NOT_AUTHORIZED: (StatusCode, &str) = (
-        StatusCode::FORBIDDEN,
-        "Not authorized: this needs the superuser (auth.super_digest), or an identity that the ACL of \
-         / gives all permissions by name",
-    );
     let Some(header) = &asked.authorization else {
         return Err((StatusCode::UNAUTHORIZED, "Auth info is missing for the command"));
     };
     let (scheme, credentials) = match header.split(' ').collect::<Vec<_>>().as_slice() {
+        // The header has to ask for it: a browser shows its certificate to the port on behalf of any
+        // page, and no page of another site can send this header.
+        [X509] | [X509, _] => return permit_certificate(reports, asked),
         // An address needs no credentials, and a digest is nothing without them.
         ["ip"] => ("ip", ""),
         [scheme, credentials] => (*scheme, *credentials),
         _ => return Err(NOT_AUTHENTICATED),
     };
-    reports.permit_administration(scheme, credentials, asked.peer).map_err(
-        |refused| match refused {
-            AdministrationRefused::NotAuthorized => NOT_AUTHORIZED,
-            AdministrationRefused::NotAuthenticated | _ => NOT_AUTHENTICATED,
-        },
-    )
+    reports.permit_administration(scheme, credentials, asked.peer).map_err(refused)
+}
+
+/// The same for the certificate of the connection.
+fn permit_certificate(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static str)> {
+    const NO_CERTIFICATE: (StatusCode, &str) =
+        (StatusCode::UNAUTHORIZED, "Not authenticated: the connection has shown no certificate");
+    let certificate = asked.certificate.as_ref().ok_or(NO_CERTIFICATE)?;
+    reports.permit_administration_of(certificate).map_err(refused)
+}
+
+fn refused(why: AdministrationRefused) -> (StatusCode, &'static str) {
+    match why {
+        AdministrationRefused::NotAuthorized => NOT_AUTHORIZED,
+        AdministrationRefused::NotAuthenticated | _ => NOT_AUTHENTICATED,
+    }
 }
 
 fn object(command: Command, reports: &Reports, asked: &Asked) -> Result<Object, String> {

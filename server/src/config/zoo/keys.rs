@@ -4,7 +4,7 @@
 use super::not_applicable::INERT;
 use super::refused::REFUSED;
 use super::rule::{own, text, true_false};
-use super::tls_keys::{CLIENT_SIDE, PEER_SIDE, TLS};
+use super::tls_keys::{CLIENT_SIDE, HTTP_SIDE, PEER_SIDE, TLS};
 
 pub(super) use super::rule::{Key, Low, Rule, Shape};
 
@@ -25,7 +25,7 @@ fn is_of_family(name: &str, family: &str) -> bool {
 
 /// All keys that have a rule.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    let tls = TLS.iter().chain(&CLIENT_SIDE).chain(&PEER_SIDE);
+    let tls = TLS.iter().chain(&CLIENT_SIDE).chain(&PEER_SIDE).chain(&HTTP_SIDE);
     HONORED.iter().chain(INERT).chain(REFUSED).chain(tls)
 }
 
@@ -47,7 +47,8 @@ const fn clamped(
 }
 
 /// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
-/// `saslUsersFile`, `snapLogPercent`, `history…` and `admin.console.…`, which are zoolet's own.
+/// `saslUsersFile`, `snapLogPercent`, `history…`, `admin.console.…`, `admin.ssl.…` and
+/// `admin.certReload`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),

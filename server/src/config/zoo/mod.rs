@@ -45,11 +45,11 @@ pub(super) fn read(
     reader.read_members()?;
     reader.choose_server(id)?;
     reader.choose_client_address()?;
+    reader.read_http()?;
     reader.read_tls()?;
     reader.check_tls()?;
     reader.read_auth()?;
     reader.check_peer_type()?;
-    reader.read_http()?;
     reader.answer_isro();
     let (config, mut warnings) = reader.draft.finish()?;
     warnings.sort_by_key(|warning| warning.line);

@@ -42,6 +42,8 @@ const LARGE: &str = "the bytes of all waiting requests are bounded by request_by
 const LEARNER: &str = "servers catch up by Raft's log and snapshots";
 const LOCAL: &str = "every session is known to the whole ensemble, which is the stronger promise";
 const LOG_FORMAT: &str = "log and snapshots have a format of their own, always with digests";
+const METRICS_TLS: &str = "this port speaks plain HTTP: /metrics is also at the port of the \
+     AdminServer, which speaks TLS with admin.forceHttps";
 const METRICS: &str = "metrics are served by httpHost and httpPort alone";
 const MULTI: &str = "only the first address of a server is used";
 const NETTY: &str = "there is no Netty here";
@@ -153,9 +155,10 @@ pub(super) static INERT: &[Key] = &[
     inert("enableEagerACLCheck", TrueFalse, "access lists are checked once, in the order of the log"),
     // Watching the server.
     inert("admin.httpVersion", Number, "HTTP is served in version 1.1, and in 1.0 to those who ask so"),
-    inert("admin.portUnification", TrueFalse, "the HTTP port has no TLS"),
     same("admin.restore.enabled", TrueFalse, OFF, ADMIN),
     same("metricsProvider.exportJvmInfo", TrueFalse, OFF, JVM),
+    inert("metricsProvider.httpsPort", Number, METRICS_TLS),
+    inert("metricsProvider.ssl.*", Any, METRICS_TLS),
     inert("metricsProvider.*", Any, METRICS),
     same("audit.impl.class", Any, SLF4J_AUDIT, "the audit log is lines of JSON in a file"),
     same("jvm.pause.monitor", TrueFalse, OFF, JVM),

@@ -12,16 +12,12 @@ const fn refused(
     Key { name, rule: Rule::Refused { shape, same, why } }
 }
 
-const NO_ADMIN_TLS: &str =
-    "TLS is not supported on the HTTP port yet, and it would be served in plain text";
 const NO_PEER_SASL: &str = "SASL between servers is not supported, and every peer would be let in without it: use \
      peerSecretFile or sslQuorum";
 const NO_KERBEROS: &str = "Kerberos is not supported, and clients would be let in without it";
 
 #[rustfmt::skip]
 pub(super) static REFUSED: &[Key] = &[
-    refused("admin.forceHttps", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
-    refused("admin.needClientAuth", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
     refused("quorum.auth.enableSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.serverRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),

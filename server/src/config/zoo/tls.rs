@@ -12,8 +12,11 @@ impl ZooCfgReader<'_> {
     pub(super) fn read_tls(&mut self) -> Result<(), ConfigError> {
         self.read_protocol("ssl.", |tls| &mut tls.client)?;
         self.read_protocol("ssl.quorum.", |tls| &mut tls.peer)?;
+        self.read_protocol("admin.ssl.", |tls| &mut tls.http)?;
+        self.read_https()?;
         let tls = &self.draft.config.tls;
-        let crl_files = [("ssl.", &tls.client), ("ssl.quorum.", &tls.peer)];
+        let crl_files =
+            [("ssl.", &tls.client), ("ssl.quorum.", &tls.peer), ("admin.ssl.", &tls.http)];
         for (prefix, side) in crl_files {
             let key = format!("{prefix}crl");
             if self.flag(&key)? == Some(true) && side.revocations.is_none() {
@@ -23,6 +26,37 @@ impl ZooCfgReader<'_> {
                 );
                 let error = |property| self.wrong(property, &why);
                 return Err(self.keys.get(&key).map_or_else(|| self.source.error(0, &why), error));
+            }
+        }
+        Ok(())
+    }
+
+    /// An `AdminServer` shows the certificates of `ssl.quorum.`, and so does the HTTP port where it has
+    /// no stores of its own.
+    fn read_https(&mut self) -> Result<(), ConfigError> {
+        let needs = self.flag("admin.needClientAuth")?;
+        let needed = self.keys.get("admin.needClientAuth").filter(|_| needs == Some(true)).cloned();
+        if let Some(property) = &needed
+            && self.keys.contains_key("admin.ssl.clientAuth")
+        {
+            let why = "admin.ssl.clientAuth says it too: one of them is enough";
+            return Err(self.wrong(property, why));
+        }
+        let tls = &mut self.draft.config.tls;
+        if needed.is_some() {
+            tls.http.client_auth = ClientAuth::Need;
+        }
+        if !tls.http_enabled && !tls.http_port_unification {
+            let why = "certificates are shown by TLS alone: it needs admin.forceHttps";
+            return needed.map_or(Ok(()), |property| Err(self.wrong(&property, why)));
+        }
+        if tls.http.key_store.file.is_none() {
+            tls.http.key_store = tls.peer.key_store.clone();
+        }
+        if tls.http.trust_store.file.is_none() && tls.http.client_auth != ClientAuth::None {
+            tls.http.trust_store = tls.peer.trust_store.clone();
+            if tls.http.revocations.is_none() {
+                tls.http.revocations.clone_from(&tls.peer.revocations);
             }
         }
         Ok(())
@@ -81,6 +115,12 @@ impl ZooCfgReader<'_> {
                 ["secureClientPort", "client.portUnification"],
             ),
             (peers, "ssl.quorum.", &tls.peer, ["sslQuorum", "portUnification"]),
+            (
+                config.speaks_https(),
+                "admin.ssl.",
+                &tls.http,
+                ["admin.forceHttps", "admin.portUnification"],
+            ),
         ];
         for (_, prefix, side, keys) in sides.into_iter().filter(|(is_on, ..)| *is_on) {
             let error = |missing: &str| {

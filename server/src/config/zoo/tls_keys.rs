@@ -1,4 +1,5 @@
-//! The keys of TLS. Those of clients begin with `ssl.`, those between servers with `ssl.quorum.`.
+//! The keys of TLS. Those of clients begin with `ssl.`, those between servers with `ssl.quorum.`, those
+//! of the HTTP port with `admin.ssl.`, which are zoolet's own.
 
 use super::rule::{Key, Rule, Shape, own, text, true_false};
 
@@ -72,9 +73,10 @@ macro_rules! side {
 
 pub(super) static CLIENT_SIDE: [Key; 21] = side!("ssl.", "client_");
 pub(super) static PEER_SIDE: [Key; 21] = side!("ssl.quorum.", "peer_");
+pub(super) static HTTP_SIDE: [Key; 21] = side!("admin.ssl.", "http_");
 
 #[rustfmt::skip]
-pub(super) static TLS: [Key; 12] = [
+pub(super) static TLS: [Key; 16] = [
     own("secureClientPort"),
     own("secureClientPortAddress"),
     true_false("client.portUnification", ("tls", "client_port_unification")),
@@ -84,6 +86,10 @@ pub(super) static TLS: [Key; 12] = [
     true_false("portUnification", ("tls", "peer_port_unification")),
     true_false("sslQuorumReloadCertFiles", ("tls", "peer_reload")),
     true_false("ssl.quorum.hostnameVerification", ("tls", "peer_name_verified")),
+    true_false("admin.forceHttps", ("tls", "http_enabled")),
+    true_false("admin.portUnification", ("tls", "http_port_unification")),
+    own("admin.needClientAuth"),
+    true_false("admin.certReload", ("tls", "http_reload")),
     inert("ssl.hostnameVerification", Shape::TrueFalse, &[], "clients verify the server's name by settings of their own"),
     inert("fips-mode", Shape::TrueFalse, &["false"], "the cryptography is not validated for FIPS 140"),
     inert("authProvider.x509", Shape::Any, &["org.apache.zookeeper.server.auth.X509AuthenticationProvider"], "certificates give identities of the scheme x509 always"),

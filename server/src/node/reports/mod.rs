@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use zoolet_history::{Found, History, Query, QueryError};
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
+use zoolet_tls::VerifiedCertificate;
 
 pub use self::backup::Backup;
 pub use self::ensemble::{Leader, Member, Membership};
@@ -24,7 +25,7 @@ use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
 pub use crate::host::{AdministrationRefused, NoBackup};
-use crate::net::{ConnectionReport, PortReports};
+use crate::net::{ConnectionReport, PortReports, identities_of};
 use crate::process;
 use crate::replication::StatusSource;
 
@@ -278,6 +279,20 @@ impl Reports {
         peer: IpAddr,
     ) -> Result<(), AdministrationRefused> {
         self.port.host().permit_administration(scheme, credentials, peer)
+    }
+
+    /// Finds out whether the owner of a certificate may administer the server. A certificate without a
+    /// name, or with one that cannot be read, proves nothing.
+    pub fn permit_administration_of(
+        &self,
+        certificate: &VerifiedCertificate,
+    ) -> Result<(), AdministrationRefused> {
+        let name = certificate.subject_name().unwrap_or_default();
+        let identities = identities_of(name, self.config.tls.x509_super_user.as_deref());
+        if identities.is_empty() {
+            return Err(AdministrationRefused::NotAuthenticated);
+        }
+        self.port.host().permit_administration_of(&identities)
     }
 
     /// Returns the state at this moment, to be sent.

@@ -9,7 +9,7 @@ use zoolet_history::HistoryOptions;
 use zoolet_jute::ErrorCode;
 use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
-use zoolet_tls::TlsSettings;
+use zoolet_tls::{LoadedTls, TlsSettings};
 
 use crate::audit::AuditOptions;
 use crate::config::{
@@ -23,7 +23,6 @@ use crate::node::Seams;
 use crate::node::meters::Meters;
 use crate::peer::{PeerTls, Secret, SecretError};
 use crate::process;
-use crate::reload::LoadedTls;
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 use crate::sasl::{Logins, OnFailure};
 
@@ -177,12 +176,8 @@ pub(super) fn peer_port_tls(config: &ServerConfig, loaded: Option<&LoadedTls>) -
 }
 
 /// What the port for clients does about TLS, with what was loaded for it.
-pub(super) fn client_port_tls(
-    config: &ServerConfig,
-    loaded: Option<&LoadedTls>,
-) -> Option<PortTls> {
-    let super_user = config.tls.x509_super_user.clone();
-    loaded.map(|loaded| PortTls { acceptor: loaded.acceptor(), super_user })
+pub(super) fn client_port_tls(loaded: Option<&LoadedTls>) -> Option<PortTls> {
+    loaded.map(|loaded| PortTls { acceptor: loaded.acceptor() })
 }
 
 pub(super) fn raft_options(
@@ -304,6 +299,7 @@ pub(super) fn port_options(
         spoken,
         secure_address: config.secure_client_bind.as_ref().map(ToString::to_string),
         tls,
+        x509_super_user: config.tls.x509_super_user.clone(),
         logins,
         backlog: limits.listen_backlog,
         frame_bytes_max: limits.frame_bytes_max,

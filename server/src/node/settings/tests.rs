@@ -96,6 +96,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         spoken,
         secure_address,
         tls: _,
+        x509_super_user,
         logins: _,
         backlog,
         frame_bytes_max,
@@ -115,7 +116,11 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_max as u64,
         outbox_bytes_max as u64,
     ];
-    vec![address, format!("{spoken:?} {secure_address:?}"), format!("{numbers:?}")]
+    vec![
+        address,
+        format!("{spoken:?} {secure_address:?} {x509_super_user:?}"),
+        format!("{numbers:?}"),
+    ]
 }
 
 #[test]
@@ -127,8 +132,9 @@ fn a_host_by_itself_has_the_limits_of_a_server() {
 fn every_setting_of_cluster_toml_reaches_a_layer() {
     let before = received(&server());
     // HTTP is the program's.
+    let is_here = |name: &str| !name.starts_with("http.") && !name.starts_with("tls.http_");
     let changes = config::each_changed(&server()).into_iter();
-    for (name, changed) in changes.filter(|(name, _)| !name.starts_with("http.")) {
+    for (name, changed) in changes.filter(|(name, _)| is_here(name)) {
         assert_ne!(received(&changed), before, "{name} is read, and no layer receives it");
     }
 }

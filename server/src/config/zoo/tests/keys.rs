@@ -5,14 +5,20 @@ use std::collections::BTreeSet;
 use zoolet_replica::{DigestAlgorithm, ServerId};
 use zoolet_tls::{ClientAuth, Protocol, StoreType};
 
+use super::https_keys::ADMIN_TLS;
 use crate::config::address::HostPort;
 use crate::config::files::{OnDisk, Source};
 use crate::config::model::{ServerConfig, Words};
 use crate::config::settings::{all as all_settings, find as find_setting};
 use crate::config::zoo::keys::{Low, Rule, Shape, all, find};
 
+/// All lines.
+fn rows() -> impl Iterator<Item = &'static (&'static str, Outcome)> {
+    SECTION_15_1.iter().chain(SECTION_15_2).chain(ADMIN_TLS)
+}
+
 /// What a line does.
-enum Outcome {
+pub(super) enum Outcome {
     /// It is taken over; the function looks at the place.
     Honored(fn(&ServerConfig) -> bool),
     /// It says what is so anyway.
@@ -114,7 +120,6 @@ static SECTION_15_1: &[(&str, Outcome)] = &[
     ("metricsProvider.httpHost=127.0.0.1", Silent),
     ("metricsProvider.httpPort=7000", Silent),
     ("metricsProvider.exportJvmInfo=true", Warned),
-    ("metricsProvider.httpsPort=7001", Warned),
     ("sslQuorum=false", Silent),
     ("sslQuorum=true", Honored(|c| c.tls.peer_enabled)),
     ("portUnification=true", Honored(|c| c.tls.peer_port_unification)),
@@ -327,9 +332,6 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("admin.idleTimeout=5000", Honored(|c| c.http.idle_timeout_ms == 5000)),
     ("admin.commandURL=/x", Honored(|c| c.http.command_url == "/x")),
     ("admin.httpVersion=11", Warned),
-    ("admin.portUnification=true", Warned),
-    ("admin.forceHttps=true", Refused),
-    ("admin.needClientAuth=true", Refused),
     ("admin.rateLimiterIntervalInMS=5", Honored(|c| c.http.snapshot_interval_ms == 5)),
     ("admin.snapshot.enabled=true", Silent),
     ("admin.snapshot.enabled=false", Honored(|c| !c.http.snapshots)),
@@ -369,14 +371,14 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
 
 #[test]
 fn every_documented_key_is_honored_named_in_a_warning_or_refused() {
-    for (line, outcome) in SECTION_15_1.iter().chain(SECTION_15_2) {
+    for (line, outcome) in rows() {
         check(line, outcome);
     }
 }
 
 #[test]
 fn the_prefix_makes_no_difference() {
-    for (line, outcome) in SECTION_15_1.iter().chain(SECTION_15_2) {
+    for (line, outcome) in rows() {
         match line.strip_prefix("zookeeper.") {
             Some(bare) => check(bare, outcome),
             None => check(&format!("zookeeper.{line}"), outcome),
@@ -386,9 +388,7 @@ fn the_prefix_makes_no_difference() {
 
 #[test]
 fn every_key_that_does_something_is_in_the_table() {
-    let rows: BTreeSet<&str> = SECTION_15_1
-        .iter()
-        .chain(SECTION_15_2)
+    let rows: BTreeSet<&str> = rows()
         .filter_map(|(line, _)| line.split('=').next())
         .map(|key| key.strip_prefix("zookeeper.").unwrap_or(key))
         .chain(["dataDir", "clientPort"])

@@ -1,4 +1,5 @@
 //! Tests of the reader of `zoo.cfg`.
 
+mod https_keys;
 mod keys;
 mod properties;

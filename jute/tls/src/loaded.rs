@@ -7,14 +7,16 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::{info, warn};
-use zoolet_tls::{FileStamps, HandshakeThreads, TlsAcceptor, TlsConnector, TlsError, TlsSettings};
+
+use crate::stamps::FileStamps;
+use crate::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsError, TlsSettings};
 
 /// The pause between two looks at the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
 
 /// What was loaded, for one port. It holds for the connections that begin later.
 #[derive(Debug)]
-pub(crate) struct LoadedTls {
+pub struct LoadedTls {
     /// Which port it is for, in log lines.
     port: &'static str,
     settings: Arc<TlsSettings>,
@@ -29,11 +31,7 @@ pub(crate) struct LoadedTls {
 
 impl LoadedTls {
     /// Loads the files. `calls` says whether this side makes connections too.
-    pub(crate) fn load(
-        port: &'static str,
-        settings: TlsSettings,
-        calls: bool,
-    ) -> Result<Self, TlsError> {
+    pub fn load(port: &'static str, settings: TlsSettings, calls: bool) -> Result<Self, TlsError> {
         let (settings, threads) = (Arc::new(settings), HandshakeThreads::default());
         // Looked at first: what changes from here on is loaded again.
         let stamps = FileStamps::of(&settings);
@@ -46,17 +44,19 @@ impl LoadedTls {
         Ok(Self { port, settings, threads, acceptor, connector, stamps, failure: None })
     }
 
-    pub(crate) fn acceptor(&self) -> watch::Receiver<TlsAcceptor> {
+    /// Returns what accepts connections, as it changes.
+    pub fn acceptor(&self) -> watch::Receiver<TlsAcceptor> {
         self.acceptor.subscribe()
     }
 
-    pub(crate) fn connector(&self) -> Option<watch::Receiver<TlsConnector>> {
+    /// Returns what makes connections, as it changes; none if this side makes none.
+    pub fn connector(&self) -> Option<watch::Receiver<TlsConnector>> {
         self.connector.as_ref().map(watch::Sender::subscribe)
     }
 
     /// Loads the files again whenever one has changed. Files that cannot be used leave what was
     /// loaded before in force.
-    pub(crate) async fn follow(mut self) {
+    pub async fn follow(mut self) {
         loop {
             sleep(LOOK_PAUSE).await;
             self.look().await;
