@@ -37,6 +37,7 @@ mod recover;
 mod replacement;
 mod role;
 mod rpc_server;
+mod snapshot_pace;
 mod snapshot_scheduler;
 mod status;
 mod succession;
@@ -85,7 +86,7 @@ pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions
 pub(crate) use self::proposer::Proposer;
 pub use self::recover::{Recovered, Restored};
 pub(crate) use self::recover::{recover, restore};
-pub(crate) use self::snapshot_scheduler::SnapshotPace;
+pub(crate) use self::snapshot_pace::SnapshotPace;
 pub(crate) use self::status::{Status, StatusSource};
 
 /// An open directory.

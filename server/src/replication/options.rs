@@ -7,7 +7,7 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, WalOptions};
 
-use super::snapshot_scheduler::SnapshotPace;
+use super::snapshot_pace::SnapshotPace;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::peer::{FrameLimits, PeerTls, Secret};
