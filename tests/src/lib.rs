@@ -26,6 +26,7 @@ pub mod up;
 pub mod wait;
 pub mod wire_recorder;
 pub mod with_http;
+pub mod wrong_clock;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;
