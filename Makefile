@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy check_each doc deny
 
@@ -118,6 +118,18 @@ torture_languages:
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
 		cargo test --workspace --test planted planted_bugs -- --nocapture
+
+# Every way in which people lock, side by side: rewrites docs/lock-comparison.md, which says how it is
+# measured. SHORT=1 takes about three minutes and writes to target/compare; SYSTEMS=name,… compares some
+# stores alone; ROUNDS, WINDOW_MS, FAULTS, LANES and OUT as in tests/src/compare/options.rs.
+compare_locks: profile = $(if $(filter 1,$(SHORT)),debug,release)
+compare_locks:
+	cargo build $(if $(filter 1,$(SHORT)),,--release) -p zoolet
+	cargo build $(if $(filter 1,$(SHORT)),--workspace,--release -p zoolet-tests) \
+		--example compare_locks --example compare_client
+	SHORT='$(SHORT)' SYSTEMS='$(SYSTEMS)' ROUNDS='$(ROUNDS)' WINDOW_MS='$(WINDOW_MS)' FAULTS='$(FAULTS)' \
+		LANES='$(LANES)' $(if $(OUT),OUT='$(abspath $(OUT))') \
+		ZOOLET_BINARY=$(CURDIR)/target/$(profile)/zoolet target/$(profile)/examples/compare_locks
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:

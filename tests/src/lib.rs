@@ -3,6 +3,7 @@
 pub mod apache;
 pub mod bench;
 pub mod builder;
+pub mod compare;
 pub mod contenders;
 pub mod faults;
 pub mod foreign;
@@ -26,6 +27,7 @@ pub mod up;
 pub mod wait;
 pub mod wire_recorder;
 pub mod with_http;
+pub mod wrong_clock;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;

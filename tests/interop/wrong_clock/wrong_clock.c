@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,4 +36,25 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 		now->tv_nsec = ns < 0 ? ns + 1000000000 : ns % 1000000000;
 	}
 	return result;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	struct timespec exact;
+	int result = clock_gettime(CLOCK_REALTIME, &exact);
+
+	(void)zone;
+	now->tv_sec = exact.tv_sec;
+	now->tv_usec = exact.tv_nsec / 1000;
+	return result;
+}
+
+time_t time(time_t *now)
+{
+	struct timespec exact;
+
+	clock_gettime(CLOCK_REALTIME, &exact);
+	if (now)
+		*now = exact.tv_sec;
+	return exact.tv_sec;
 }

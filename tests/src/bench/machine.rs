@@ -11,15 +11,15 @@ use crate::servers::Servers;
 
 /// The facts of the machine that explain figures; nothing that says whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Machine {
-    pub(super) cores: usize,
-    pub(super) memory_mib: u64,
-    pub(super) kernel: String,
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) memory_mib: u64,
+    pub(crate) kernel: String,
 }
 
 impl Machine {
     /// Reads the facts of this machine.
-    pub(super) fn read() -> Result<Self, BenchError> {
+    pub(crate) fn read() -> Result<Self, BenchError> {
         let file = |path: &str| fs::read_to_string(path).map_err(BenchError::file(Path::new(path)));
         Ok(Self {
             cores: thread::available_parallelism().map_or(1, usize::from),
@@ -41,7 +41,7 @@ fn memory_mib(meminfo: &str) -> Option<u64> {
 }
 
 /// Returns the version that a running server gives.
-pub(super) fn version(servers: &Servers) -> Result<String, BenchError> {
+pub(crate) fn version(servers: &Servers) -> Result<String, BenchError> {
     let address = servers.client_address(0)?;
     let reply = four_letter::ask(address, "srvr").unwrap_or_default();
     Ok(version_in(servers.kind(), &reply).unwrap_or("unknown").to_owned())

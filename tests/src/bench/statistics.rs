@@ -2,15 +2,15 @@
 
 /// The middle, the least and the greatest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Summary {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 impl Summary {
     /// Returns `None` for no values.
-    pub(super) fn of(values: &[f64]) -> Option<Self> {
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let upper = *sorted.get(sorted.len() / 2)?;
@@ -20,13 +20,13 @@ impl Summary {
 }
 
 /// Returns the least value that `percent` of all values do not exceed.
-pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
+pub(crate) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     let rank = (values.len() * percent).div_ceil(100).max(1);
     sorted(values).get(rank - 1).copied()
 }
 
 /// Returns the values, the least first.
-pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
+pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted

@@ -17,7 +17,7 @@ const STYLE: &str = "\
 
 /// Where a text is anchored at its position.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -25,7 +25,7 @@ pub(super) enum Anchor {
 
 /// A drawing that grows; lengths are in pixels.
 #[derive(Debug)]
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     title: String,
     width: f64,
     height: f64,
@@ -33,13 +33,13 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    pub(super) fn new(title: &str, width: f64, height: f64) -> Self {
+    pub(crate) fn new(title: &str, width: f64, height: f64) -> Self {
         let mut drawing = Self { title: title.to_owned(), width, height, body: String::new() };
         drawing.text(width / 2.0, 22.0, Anchor::Middle, "title", title);
         drawing
     }
 
-    pub(super) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -52,7 +52,7 @@ impl Drawing {
         );
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"{class}\"/>",
@@ -61,7 +61,7 @@ impl Drawing {
     }
 
     /// Draws a bar from `left` to `right` below `top`.
-    pub(super) fn bar(&mut self, left: f64, right: f64, top: f64, height: f64, class: &str) {
+    pub(crate) fn bar(&mut self, left: f64, right: f64, top: f64, height: f64, class: &str) {
         let width = (right - left).max(0.0);
         let _ = writeln!(
             self.body,
@@ -70,13 +70,13 @@ impl Drawing {
         );
     }
 
-    pub(super) fn dot(&mut self, x: f64, y: f64, class: &str) {
+    pub(crate) fn dot(&mut self, x: f64, y: f64, class: &str) {
         let _ =
             writeln!(self.body, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" class=\"{class}\"/>");
     }
 
     /// Returns the document.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let Self { title, width, height, body } = self;
         let title = escaped(&title);
         format!(
@@ -90,7 +90,7 @@ impl Drawing {
 }
 
 /// Returns the class of a system's marks.
-pub(super) fn class(system: Kind) -> &'static str {
+pub(crate) fn class(system: Kind) -> &'static str {
     match system {
         Kind::Apache => "apache",
         Kind::Zoolet => "zoolet",
@@ -103,7 +103,7 @@ fn escaped(text: &str) -> String {
 
 /// A horizontal axis whose steps are powers of ten.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LogAxis {
+pub(crate) struct LogAxis {
     left: f64,
     right: f64,
     /// The exponents of its ends.
@@ -113,7 +113,7 @@ pub(super) struct LogAxis {
 
 impl LogAxis {
     /// Returns the axis from `left` to `right` that has room for all positive values.
-    pub(super) fn over(values: impl Iterator<Item = f64>, left: f64, right: f64) -> Self {
+    pub(crate) fn over(values: impl Iterator<Item = f64>, left: f64, right: f64) -> Self {
         let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log10).collect();
         let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
         let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -126,14 +126,14 @@ impl LogAxis {
     }
 
     /// Returns the position of a value, which is at the left end if it is not positive.
-    pub(super) fn x(&self, value: f64) -> f64 {
+    pub(crate) fn x(&self, value: f64) -> f64 {
         let low = f64::from(self.low);
         let share = (value.max(f64::MIN_POSITIVE).log10() - low) / (f64::from(self.high) - low);
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
 
     /// Draws the powers of ten as lines from `top` to `bottom`, with their numbers below.
-    pub(super) fn draw(&self, drawing: &mut Drawing, top: f64, bottom: f64) {
+    pub(crate) fn draw(&self, drawing: &mut Drawing, top: f64, bottom: f64) {
         for exponent in self.low..=self.high {
             let value = 10_f64.powi(exponent);
             let x = self.x(value);
@@ -144,7 +144,7 @@ impl LogAxis {
 }
 
 /// Returns a number with three digits or less and a letter for thousands.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let (value, letter) = match value {
         value if value >= 999_500.0 => (value / 1_000_000.0, " M"),
         value if value >= 999.5 => (value / 1_000.0, " k"),

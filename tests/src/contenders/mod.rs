@@ -38,7 +38,7 @@
 
 mod contest;
 mod multi_language;
-mod process;
+pub(crate) mod process;
 pub mod programs;
 
 pub use contest::{ContestError, Loss, Outcome, contest};

@@ -9,18 +9,18 @@ use crate::process;
 
 /// The lines of one process that may wait for the referee. A program says one line for each of its
 /// contenders and waits.
-pub(super) const LINES_MAX: usize = 1024;
+pub(crate) const LINES_MAX: usize = 1024;
 
 /// What a process did.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Said(String),
     Ended,
 }
 
 /// A process of contenders.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     errors: Option<JoinHandle<String>>,
@@ -28,7 +28,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts it; what it does arrives at `events` under its number.
-    pub(super) fn start(
+    pub(crate) fn start(
         command: &mut Command,
         number: usize,
         events: SyncSender<(usize, Event)>,
@@ -58,31 +58,31 @@ impl Program {
         Ok(Self { child, stdin, errors })
     }
 
-    pub(super) fn send(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn send(&mut self, line: &str) -> io::Result<()> {
         let Some(stdin) = self.stdin.as_mut() else { return Ok(()) };
         stdin.write_all(format!("{line}\n").as_bytes())?;
         stdin.flush()
     }
 
     /// Sends a signal by its name, `STOP` and `CONT` for a pause.
-    pub(super) fn signal(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
         process::signal(self.child.id(), name)
     }
 
     /// `kill -9`, and waits for the end.
-    pub(super) fn kill(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) fn kill(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
     }
 
     /// The exit status of a process that has closed its stdout.
-    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
         self.child.wait()
     }
 
     /// Ends the process and gives what it wrote to stderr.
-    pub(super) fn errors(&mut self) -> String {
+    pub(crate) fn errors(&mut self) -> String {
         // It may have ended by itself.
         let _ = self.kill();
         self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default()

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zoolet_client::jute::{Acl, Id, Stat, perms};
 use zoolet_client::{Client, ClientOptions, CreateMode, SessionInfo};
-use zoolet_tests::tools::{self, ToolError};
+use zoolet_tests::tools;
 use zoolet_tests::wait::until_so;
+use zoolet_tests::wrong_clock;
 
 use crate::support::{Ensemble, PATIENCE, well};
 
@@ -21,7 +21,7 @@ const SESSION: Duration = Duration::from_secs(20);
 impl Ensemble {
     /// Servers whose wall clocks can be set; `None` without a C compiler, which was said.
     fn with_clocks() -> Option<Self> {
-        let library = match library() {
+        let library = match wrong_clock::library() {
             Ok(library) => library,
             Err(missing) => {
                 tools::skip_unless_required("runbook", missing).unwrap();
@@ -29,7 +29,7 @@ impl Ensemble {
             }
         };
         let mut ensemble = Self::with("[znodes]\nttl_enabled = true\nreap_interval_ms = 100\n");
-        ensemble.set_variable("LD_PRELOAD", library);
+        ensemble.set_variable("LD_PRELOAD", library.into_os_string());
         // Beside each server's data.
         ensemble.set_variable("WRONG_CLOCK_FILE", "clock".into());
         Some(ensemble)
@@ -53,23 +53,6 @@ impl Ensemble {
         let file = fs::read(self.data(id).join("boot")).unwrap();
         u64::from_be_bytes(file[1..9].try_into().unwrap())
     }
-}
-
-/// The library that makes clocks wrong. The monotonic clock of a program stays as it is.
-fn library() -> Result<std::ffi::OsString, ToolError> {
-    if tools::find_program("gcc").is_none() {
-        return Err(ToolError::Missing { what: "gcc".to_owned() });
-    }
-    let source = tools::interop_dir("wrong_clock").join("wrong_clock.c");
-    let directory = tools::prepare_once("wrong_clock", &[source], |directory| {
-        tools::run(
-            Command::new("gcc")
-                .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O1"])
-                .args(["-o", "wrong_clock.so", "wrong_clock.c"])
-                .current_dir(directory),
-        )
-    })?;
-    Ok(directory.join("wrong_clock.so").into_os_string())
 }
 
 #[allow(clippy::disallowed_methods, reason = "the true time, to compare servers with")]
