@@ -27,6 +27,9 @@ use zoolet_replica::{HistoryCause, HistoryChange, HistoryEvent, HistoryItem, Ser
 /// The clients whose writes are recorded.
 const CLIENTS: usize = 16;
 
+/// The time of the first event.
+const BEGIN_MS: i64 = 1_764_000_000_000;
+
 /// The events that a server hands over at once.
 const ITEMS_AT_ONCE: usize = 64;
 
@@ -62,7 +65,7 @@ fn main() {
         }
     }
     record(&history, &mut items, is_recorded);
-    history.tick();
+    history.tick(BEGIN_MS);
     thread::sleep(Duration::from_millis(500));
     let after = busy_ns();
     for (name, after_ns) in &after {
@@ -91,7 +94,7 @@ fn item(number: usize, addresses: &[Arc<[Id]>]) -> HistoryItem {
     let version = i32::try_from(number / 1000).unwrap();
     HistoryItem::Event(HistoryEvent {
         zxid: Zxid(0x1_0000_0000 + number as i64),
-        time_ms: 1_764_000_000_000 + number as i64 / 12,
+        time_ms: BEGIN_MS + number as i64 / 12,
         server: ServerId(1),
         session: SessionId(0x1_0000_0000_0000 + client as i64),
         cxid: Xid(version),

@@ -10,10 +10,15 @@ use crate::counts::HistoryCounts;
 /// while the files are being opened.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 
+/// How often what is too old is removed.
+const TRIM_INTERVAL_MS: u64 = 60_000;
+
 /// What the thread receives.
 pub(crate) enum Message {
     /// With the bytes that they take in memory.
     Batch(Batch, usize),
+    /// What is too old at this time, milliseconds since 1970, is to go.
+    Trim(i64),
     Close,
 }
 
@@ -23,6 +28,9 @@ pub(crate) struct Handover {
     pub(crate) messages: Sender<Message>,
     /// The memory of batches that the thread is done with.
     pub(crate) spare: Receiver<Vec<u8>>,
+    /// The last time at which the thread received [`Message::Trim`], by the server's wall clock; none before
+    /// the first time.
+    pub(crate) trimmed_ms: Option<i64>,
 }
 
 impl Handover {
@@ -41,6 +49,15 @@ impl Handover {
         queued.fetch_add(bytes, Ordering::Relaxed);
         let batch = packer.take(|| spare.try_recv().unwrap_or_default());
         self.send(Message::Batch(batch, bytes));
+    }
+
+    /// Has what is too old removed, if it is time. The clock may have been set back.
+    pub(crate) fn trim_if_due(&mut self, wall_ms: i64) {
+        let is_recent = |at_ms: i64| at_ms.abs_diff(wall_ms) < TRIM_INTERVAL_MS;
+        if !self.trimmed_ms.is_some_and(is_recent) {
+            self.trimmed_ms = Some(wall_ms);
+            self.send(Message::Trim(wall_ms));
+        }
     }
 
     pub(crate) fn send(&self, message: Message) {

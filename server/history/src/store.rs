@@ -225,14 +225,32 @@ impl Store {
         self.db.range(range).filter(has_value)
     }
 
-    /// Removes the first block.
-    pub(crate) fn remove_first(&self) -> Result<(), StoreError> {
-        while let Some((_, block)) = self.db.pop_min()? {
-            if !block.is_empty() {
-                return Ok(());
+    /// Removes this number of the first blocks, but never the last one: numbers and zxids go on from it.
+    pub(crate) fn remove_first(&self, count: usize) -> Result<(), StoreError> {
+        for _ in 0..count {
+            if self.blocks::<&[u8]>(..).nth(1).transpose()?.is_none() {
+                break;
             }
+            while self.db.pop_min()?.is_some_and(|(_, block)| block.is_empty()) {}
         }
         Ok(())
+    }
+
+    /// How many of the first blocks end before a time, which precedes `now_ms`. One from the future,
+    /// or that does not say when it ends, counts as old as the one behind it.
+    pub(crate) fn count_older(&self, than_ms: i64, now_ms: i64) -> Result<usize, StoreError> {
+        let mut older = 0;
+        for (place, block) in self.blocks::<&[u8]>(..).enumerate() {
+            let (_, block) = block?;
+            // A gap at the begin of a history has no time.
+            let end_ms = Head::read(&block).map_or(0, |(head, ..)| head.last_ms);
+            if (1..than_ms).contains(&end_ms) {
+                older = place + 1;
+            } else if (1..=now_ms).contains(&end_ms) {
+                break;
+            }
+        }
+        Ok(older)
     }
 
     /// The bytes of the files.

@@ -13,7 +13,7 @@ use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
 use crate::batch::{Batch, Packer, Part};
-use crate::block::{BlockError, Head};
+use crate::block::BlockError;
 use crate::counts::HistoryCounts;
 use crate::entries::Reader;
 use crate::entry::GapReason;
@@ -51,7 +51,7 @@ pub struct HistoryOptions {
     pub directory: PathBuf,
     /// The bytes of its files, about.
     pub bytes_max: u64,
-    /// What is older than this, against the latest event, is removed; in milliseconds.
+    /// What is older than this is removed; in milliseconds.
     pub age_ms_max: u64,
 }
 
@@ -97,7 +97,7 @@ impl History {
         let mut writer = Writer::new(options, Arc::clone(&shared), used);
         let thread =
             Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
-        let handover = Handover { packer: Packer::default(), messages, spare };
+        let handover = Handover { packer: Packer::default(), messages, spare, trimmed_ms: None };
         Ok(Self {
             shared,
             handover: Arc::new(Mutex::new(handover)),
@@ -123,8 +123,14 @@ impl History {
         }
     }
 
-    /// Hands over to the thread what was recorded.
-    pub fn tick(&self) {
+    /// Hands over to the thread what was recorded. Once a minute, what is too old by the wall clock,
+    /// in milliseconds since 1970, is removed.
+    pub fn tick(&self, wall_ms: i64) {
+        self.hand_over();
+        self.handover().trim_if_due(wall_ms);
+    }
+
+    fn hand_over(&self) {
         let mut handover = self.handover();
         if !handover.packer.is_empty() {
             handover.hand_over(&self.shared.queued_bytes, &self.shared.counts);
@@ -148,7 +154,7 @@ impl History {
 
     /// Writes what is queued, and closes the files. Blocks.
     pub fn close(&self) {
-        self.tick();
+        self.hand_over();
         self.handover().send(Message::Close);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -208,6 +214,9 @@ impl Writer {
                     // If there is enough memory already, this is freed.
                     let _ = self.used.try_send(batch.bytes);
                 }
+                Message::Trim(now_ms) => {
+                    self.work(|writer, store, _| writer.trim_age(store, now_ms));
+                }
                 Message::Close => break,
             }
         }
@@ -238,7 +247,7 @@ impl Writer {
                 tail.gap(through, GapReason::Disk);
             }
             writer.write(store, tail)?;
-            writer.trim(store, tail)
+            writer.trim_bytes(store)
         });
         if is_open && self.retry.take().is_some() {
             self.shared.counts.set_failing(false);
@@ -381,7 +390,7 @@ impl Writer {
         tail.begin_block();
         self.unlooked += 1;
         if self.unlooked >= BLOCKS_PER_LOOK {
-            self.trim(store, tail)?;
+            self.trim_bytes(store)?;
         }
         Ok(())
     }
@@ -422,29 +431,23 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the earliest blocks, until age and bytes are within their limits.
-    fn trim(&mut self, store: &Store, tail: &Tail) -> Result<(), StoreError> {
-        self.unlooked = 0;
-        let latest = store.last()?.map_or(0, |head| head.last_ms).max(tail.block().head().last_ms);
+    /// Removes the blocks that are too old.
+    fn trim_age(&mut self, store: &Store, now_ms: i64) -> Result<(), StoreError> {
         let age_ms_max = i64::try_from(self.options.age_ms_max).unwrap_or(i64::MAX);
-        let mut removed = 0;
-        let is_due = |first: Result<Option<Head>, StoreError>| match first {
-            // It does not say how old it is.
-            Err(StoreError::Block(_)) => Ok(true),
-            first => first
-                .map(|head| head.is_some_and(|it| it.last_ms < latest.saturating_sub(age_ms_max))),
-        };
-        while is_due(store.first())? {
-            store.remove_first()?;
-            removed += 1;
-        }
+        let older = store.count_older(now_ms.saturating_sub(age_ms_max), now_ms)?;
+        store.remove_first(older)?;
+        self.shared.counts.set_bytes(store.file_bytes()?);
+        Ok(())
+    }
+
+    /// Removes some of the earliest blocks, if the files have too many bytes. They shrink a while
+    /// after the blocks are gone.
+    fn trim_bytes(&mut self, store: &Store) -> Result<(), StoreError> {
+        self.unlooked = 0;
         let bytes = store.file_bytes()?;
         self.shared.counts.set_bytes(bytes);
-        if bytes > self.options.bytes_max && removed == 0 {
-            // The files shrink a while after the blocks are gone.
-            for _ in 0..2 * BLOCKS_PER_LOOK {
-                store.remove_first()?;
-            }
+        if bytes > self.options.bytes_max {
+            store.remove_first(2 * BLOCKS_PER_LOOK as usize)?;
         }
         Ok(())
     }

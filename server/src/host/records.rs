@@ -21,6 +21,7 @@ pub(crate) trait Historian: Debug + Send + Sync + 'static {
     /// Takes what was applied, in order.
     fn record(&self, items: &mut dyn Iterator<Item = HistoryItem>);
 
-    /// Notes that some time has passed: what was recorded is to be seen.
-    fn tick(&self);
+    /// Notes that some time has passed: what was recorded is to be seen, and what is too old by the
+    /// wall clock, in milliseconds since 1970, is to go.
+    fn tick(&self, wall_ms: i64);
 }

@@ -73,7 +73,7 @@ impl Host {
             if let Some(history) = &inner.history {
                 history.record(&mut items);
                 if is_tick {
-                    history.tick();
+                    history.tick(now.wall_ms);
                 }
             }
         }

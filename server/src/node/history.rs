@@ -22,8 +22,8 @@ impl Historian for History {
         Self::record(self, items);
     }
 
-    fn tick(&self) {
-        Self::tick(self);
+    fn tick(&self, wall_ms: i64) {
+        Self::tick(self, wall_ms);
     }
 }
 

@@ -16,6 +16,9 @@ use crate::query::Subject;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const LOOKS_MAX: usize = 4000;
 
+/// The time of the event with the zxid 0, and the server's clock in tests that are not about it.
+const NOW_MS: i64 = 1_764_000_000_000;
+
 fn options(directory: &Path) -> HistoryOptions {
     let directory = directory.join("history");
     HistoryOptions { directory, bytes_max: 256 << 20, age_ms_max: 7 * 24 * 3_600_000 }
@@ -32,7 +35,7 @@ fn open_with(options: HistoryOptions) -> History {
 fn event(zxid: i64, path: &str) -> HistoryEvent {
     HistoryEvent {
         zxid: Zxid(zxid),
-        time_ms: 1_764_000_000_000 + zxid,
+        time_ms: NOW_MS + zxid,
         server: ServerId(1),
         session: SessionId(1 + zxid % 5),
         cxid: Xid(1),
@@ -50,7 +53,7 @@ fn event(zxid: i64, path: &str) -> HistoryEvent {
 fn record(history: &History, zxids: impl IntoIterator<Item = i64>) {
     let item = |zxid| HistoryItem::Event(event(zxid, &format!("/app/{}", zxid % 100)));
     history.record(zxids.into_iter().map(item));
-    history.tick();
+    history.tick(NOW_MS);
 }
 
 fn query(subject: Subject) -> Query {
@@ -259,20 +262,63 @@ fn a_damaged_block_is_a_gap_in_its_place() {
     }
 }
 
+/// Waits until the first event is one of these. The thread may remove more of them then.
+fn wait_for_begin(history: &History, zxids: std::ops::RangeInclusive<i64>) {
+    let begin = || Some(history.find(&query(Subject::All)).ok()?.begin?.0.0);
+    let is_so = || begin().is_some_and(|begin| zxids.contains(&begin));
+    let waits = (0..LOOKS_MAX).take_while(|_| !is_so()).map(|_| thread::sleep(LOOK_INTERVAL));
+    assert!(waits.count() < LOOKS_MAX, "{zxids:?} wanted: {:?}", begin());
+}
+
+/// A block has some hundred events, one for each millisecond.
 #[test]
-fn the_oldest_goes_when_it_is_too_old() {
+fn what_is_too_old_goes_each_minute() {
     let directory = TempDir::new().unwrap();
-    let history = open_with(HistoryOptions { age_ms_max: 10_000, ..options(directory.path()) });
-    for begin in 0..50 {
-        record(&history, begin * 2000 + 1..=begin * 2000 + 2000);
-        found(&history, &Query { limit: 1, ..query(Subject::All) }, 1);
-    }
-    let last = Query { since_ms: Some(1_764_000_100_000), ..query(Subject::All) };
-    found(&history, &last, 1);
-    let kept = history.find(&query(Subject::All)).unwrap();
-    let kept_ms = kept.begin.map(|(_, begin_ms)| 1_764_000_100_000 - begin_ms).unwrap();
-    // One look in 64 blocks of some 500 entries.
-    assert!((10_000..60_000).contains(&kept_ms), "{kept_ms} ms are kept");
+    let limits = HistoryOptions { age_ms_max: 120_000, ..options(directory.path()) };
+    let history = open_with(limits.clone());
+    record(&history, 1..=60_000);
+    found(&history, &Query { after: Some(59_999), ..query(Subject::All) }, 1);
+    history.tick(NOW_MS + 130_000);
+    wait_for_begin(&history, 8000..=10_000);
+    // That is less than a minute later.
+    history.tick(NOW_MS + 189_999);
+    history.close();
+    let history = open_with(limits.clone());
+    wait_for_begin(&history, 8000..=10_000);
+    history.tick(NOW_MS + 130_000);
+    history.tick(NOW_MS + 190_000);
+    wait_for_begin(&history, 58_000..=60_000);
+    history.close();
+    // Numbers and zxids go on from the last block, however old it is.
+    let history = open_with(limits);
+    record(&history, 59_990..=60_001);
+    let end = found(&history, &Query { after: Some(60_000), ..query(Subject::All) }, 1);
+    assert_eq!((zxids(&end), end[0].number), (vec![60_001], 60_001));
+    history.close();
+}
+
+/// The clock of a leader was ahead by a year for a while.
+#[test]
+fn what_is_from_the_future_goes_with_what_is_behind_it() {
+    const YEAR_MS: i64 = 365 * 24 * 3_600_000;
+    let directory = TempDir::new().unwrap();
+    let limits = HistoryOptions { age_ms_max: 60_000, ..options(directory.path()) };
+    let history = open_with(limits.clone());
+    let item = |zxid: i64| {
+        let ahead_ms = if (5001..=10_000).contains(&zxid) { YEAR_MS } else { 0 };
+        let event = event(zxid, "/app");
+        HistoryItem::Event(HistoryEvent { time_ms: event.time_ms + ahead_ms, ..event })
+    };
+    history.record((1..=20_000).map(item));
+    history.tick(NOW_MS);
+    found(&history, &Query { after: Some(19_999), ..query(Subject::All) }, 1);
+    history.tick(NOW_MS + 67_000);
+    wait_for_begin(&history, 3000..=5001);
+    history.close();
+    let history = open_with(limits);
+    wait_for_begin(&history, 3000..=5001);
+    history.tick(NOW_MS + 87_000);
+    wait_for_begin(&history, 17_000..=20_000);
     history.close();
 }
 
@@ -345,7 +391,7 @@ fn the_files_stay_within_their_bytes() {
         let zxids = begin * 2000 + 1..=begin * 2000 + 2000;
         let last = *zxids.end();
         history.record(zxids.map(item));
-        history.tick();
+        history.tick(NOW_MS);
         let last = Query { since_ms: Some(event(last, "").time_ms), ..query(Subject::All) };
         found(&history, &last, 1);
         let files = fs::read_dir(directory.path().join("history")).unwrap();
