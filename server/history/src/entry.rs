@@ -45,6 +45,9 @@ pub enum GapReason {
     Damage,
     /// The files could not be written.
     Disk,
+    /// What was there is not any more: it was too old or too much, or a new history has begun. Only
+    /// those who follow the history see this.
+    Removed,
 }
 
 impl GapReason {
@@ -55,6 +58,7 @@ impl GapReason {
             Self::Overload => 1,
             Self::Damage => 2,
             Self::Disk => 3,
+            Self::Removed => 4,
         }
     }
 
@@ -65,6 +69,7 @@ impl GapReason {
             1 => Some(Self::Overload),
             2 => Some(Self::Damage),
             3 => Some(Self::Disk),
+            4 => Some(Self::Removed),
             _ => None,
         }
     }
@@ -76,6 +81,7 @@ impl GapReason {
             Self::Overload => "overload",
             Self::Damage => "damage",
             Self::Disk => "disk",
+            Self::Removed => "removed",
         }
     }
 }

@@ -6,7 +6,7 @@ use zoolet_replica::HistoryEvent;
 use zoolet_replica::state::LockName;
 
 use crate::block::{self, Head};
-use crate::entry::{Entry, EntryKind};
+use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::filter::{self, Key, parent_of};
 use crate::store::{Store, StoreError};
 use crate::tail::Tail;
@@ -80,11 +80,17 @@ impl From<StoreError> for QueryError {
 pub(crate) struct End {
     head: Head,
     block: sled::IVec,
+    /// The last transaction that was handed over, which the head of an empty block does not have.
+    last_zxid: Zxid,
 }
 
 impl End {
     pub(crate) fn of(tail: &Tail) -> Self {
-        Self { head: *tail.block().head(), block: tail.block().to_bytes().into() }
+        Self {
+            head: *tail.block().head(),
+            block: tail.block().to_bytes().into(),
+            last_zxid: tail.last_zxid(),
+        }
     }
 }
 
@@ -168,7 +174,13 @@ impl Query {
         limit: usize,
         found: &mut Found,
     ) -> Result<(), StoreError> {
-        let blocks = store.forward(after.saturating_add(1))?;
+        if after > found.last {
+            // Numbers have begun anew, or a kill has taken the last ones: who follows goes on from here.
+            found.entries.push(removed(found.last, Zxid(0), end.last_zxid));
+            return Ok(());
+        }
+        let mut expected = after.saturating_add(1);
+        let blocks = store.forward(expected)?;
         let (mut is_damaged, mut known) = (false, Zxid(0));
         let blocks = blocks.take_while(|block| {
             let head = block.as_ref().ok().and_then(|block| Head::read(block).ok());
@@ -184,10 +196,13 @@ impl Query {
                 (is_damaged, known) = (false, head.last_zxid);
                 continue;
             }
+            let number = head.first.saturating_sub(1);
             if std::mem::take(&mut is_damaged) {
-                let number = head.first.saturating_sub(1);
                 found.entries.push(store.damaged(number, known, head.first_zxid));
+            } else if head.first > expected {
+                found.entries.push(removed(number, known, head.first_zxid));
             }
+            expected = head.end();
             let before = std::mem::replace(&mut known, head.last_zxid);
             if !self.may_be_in(&head, filter) {
                 continue;
@@ -233,6 +248,11 @@ impl Query {
             && self.until_ms.is_none_or(|until_ms| event.time_ms < until_ms)
             && self.subject.has(event)
     }
+}
+
+/// A gap before the first block, or in the place of blocks that were removed a moment ago.
+fn removed(number: u64, after: Zxid, through: Zxid) -> Entry {
+    Entry { number, kind: EntryKind::Gap(Gap { after, through, reason: GapReason::Removed }) }
 }
 
 /// By how much the wall clocks of two leaders may differ, so that time goes back in the history.

@@ -83,7 +83,9 @@ impl Tail {
     pub(crate) fn lacks(&self, through: Zxid, reason: GapReason) -> bool {
         match reason {
             GapReason::Snapshot => through > self.last_zxid,
-            GapReason::Overload | GapReason::Damage | GapReason::Disk => through >= self.last_zxid,
+            GapReason::Overload | GapReason::Damage | GapReason::Disk | GapReason::Removed => {
+                through >= self.last_zxid
+            }
         }
     }
 

@@ -12,6 +12,7 @@ pub(super) fn entry_text(entry: &Value) -> String {
         let why = match text(entry, "reason").as_str() {
             "overload" => "more was changed than could be written down",
             "disk" => "the files could not be written",
+            "removed" => "it was removed from the history, or a new one has begun",
             "damage" => "a part of the history is damaged",
             _ => "the server has got its state by a snapshot",
         };

@@ -297,6 +297,40 @@ fn what_is_too_old_goes_each_minute() {
     history.close();
 }
 
+/// Some time has passed since the follower has asked last.
+#[test]
+fn who_follows_sees_that_something_was_removed() {
+    let directory = TempDir::new().unwrap();
+    let limits = HistoryOptions { age_ms_max: 60_000, ..options(directory.path()) };
+    let history = open_with(limits.clone());
+    record(&history, 1..=20_000);
+    let next = |after, limit| Query { after: Some(after), limit, ..query(Subject::All) };
+    found(&history, &next(19_999, 1), 1);
+    history.tick(NOW_MS + 70_000);
+    wait_for_begin(&history, 8000..=10_000);
+    history.close();
+    let history = open_with(limits);
+    wait_for_begin(&history, 8000..=10_000);
+    let begin = history.find(&query(Subject::All)).unwrap().begin.unwrap().0.0;
+    let all: Vec<_> = (begin..=20_000).collect();
+    let before = begin.cast_unsigned() - 1;
+    let seen = history.find(&next(100, 100_000)).unwrap();
+    let EntryKind::Gap(gap) = &seen.entries[0].kind else { panic!("{:?}", seen.entries[0]) };
+    assert_eq!((gap.after, gap.through, gap.reason), (Zxid(0), Zxid(begin), GapReason::Removed));
+    assert_eq!(zxids(&seen.entries[1..]), all);
+    // The gap is an entry as well.
+    let first = history.find(&next(100, 1)).unwrap();
+    assert_eq!((zxids(&first.entries), first.last, first.truncated), (vec![-begin], before, true));
+    // Nothing is missing behind these.
+    assert_eq!(zxids(&history.find(&next(before, 100_000)).unwrap().entries), all);
+    assert_eq!(history.find(&next(20_000, 10)).unwrap().entries, []);
+    // Another history had more entries.
+    let behind = history.find(&next(20_001, 10)).unwrap();
+    assert_eq!((zxids(&behind.entries), behind.last), (vec![-20_000], 20_000));
+    assert_eq!(behind.entries[0].number, 20_000);
+    history.close();
+}
+
 /// The clock of a leader was ahead by a year for a while.
 #[test]
 fn what_is_from_the_future_goes_with_what_is_behind_it() {
