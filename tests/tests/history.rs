@@ -10,7 +10,7 @@
 )]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -132,6 +132,39 @@ async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
         let times: Vec<_> = times.iter().map(|time| time.as_i64().unwrap()).collect();
         assert!(times.is_sorted(), "{turn}");
     }
+}
+
+/// A place behind one from before the history seemed to hold the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_holds_since_before_the_history_is_named() {
+    let off = Servers::zoolet().property("historyEnabled", "false");
+    let mut with_history = WithHttp::start(off);
+    let (one, two) = (connect(&with_history).await, connect(&with_history).await);
+    one.create("/lock", b"", CreateMode::Persistent).await.unwrap();
+    let place = |number: u8| format!("/lock/_c_{number:08x}-d9cb-469f-a165-70867728950e-lock-");
+    let mode = CreateMode::EphemeralSequential;
+    // The second by name is the first in the queue.
+    let holder = one.create(&place(9), b"", mode).await.unwrap();
+    let waiter = two.create(&place(5), b"", mode).await.unwrap();
+    with_history.servers.kill(0).unwrap();
+    let path = with_history.servers.server_dir(0).join("zoo.cfg");
+    let mut file = fs::File::options().append(true).open(path).unwrap();
+    writeln!(file, "historyEnabled=true").unwrap();
+    with_history.servers.restart(0).unwrap();
+    let three = connect(&with_history).await;
+    let last = three.create(&place(7), b"", mode).await.unwrap();
+    let turns = list(with_history.http, "lock=/lock", "turns", 3);
+    let seen: Vec<_> = turns
+        .iter()
+        .map(|turn| json!(fields(turn, ["path", "session", "held", "held_ms"])))
+        .collect();
+    let [one, two, three] = [one, two, three].map(|client| client.session().id.to_string());
+    let expected = [
+        json!([holder, one, true, null]),
+        json!([waiter, two, false, null]),
+        json!([last, three, false, null]),
+    ];
+    assert_eq!(seen, expected, "{turns:#?}");
 }
 
 /// What the log applies again after a kill is not there twice, and nothing is missing.

@@ -1,10 +1,10 @@
 //! Who has held a lock, and who has waited for it, from the places that came and went in its queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use zoolet_jute::{Id, SessionId};
-use zoolet_replica::state::LockName;
+use zoolet_jute::{Id, SessionId, Zxid};
+use zoolet_replica::state::{LockName, LockPlace};
 use zoolet_replica::{HistoryCause, HistoryChange, HistoryEvent};
 
 use crate::entry::{Entry, EntryKind};
@@ -20,8 +20,11 @@ pub struct Turn {
     pub identities: Arc<[Id]>,
     /// Whether other places may hold at the same time.
     pub is_shared: bool,
-    /// When it came, milliseconds since 1970; unknown if that precedes the history or a gap.
+    /// When it came, milliseconds since 1970; unknown if that precedes the history or a gap, and it is
+    /// not there any more.
     pub queued_ms: Option<i64>,
+    /// Whether it holds the lock, or has held it.
+    pub has_held: bool,
     /// Since when it has held the lock; none if it has not, or if that is unknown.
     pub held_ms: Option<i64>,
     /// When it went, and why; none if it is there.
@@ -82,26 +85,81 @@ struct Open {
 
 /// The queue at a moment.
 #[derive(Debug, Default)]
-struct Queue {
+struct Queue<'a> {
+    /// The paths of the places that are there at the end.
+    live: BTreeSet<&'a str>,
     /// By what [`LockName::order`] returns.
     open: BTreeMap<u64, Open>,
     turns: Vec<Turn>,
 }
 
 /// The places of the queue of one lock, in the order in which they came. The entries are those of
-/// [`crate::Subject::Lock`], from the begin of the history.
-pub fn turns(entries: &[Entry]) -> Vec<Turn> {
-    let mut queue = Queue::default();
+/// [`crate::Subject::Lock`], from the begin of the history to its `end`.
+///
+/// `live` are places that were there when the entries were looked for, or before: what came before
+/// the history, or in a gap, is known by them.
+pub fn turns(entries: &[Entry], live: &[LockPlace], end: Zxid) -> Vec<Turn> {
+    let events = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Event(event) => Some(event),
+        EntryKind::Gap(_) => None,
+    });
+    let creates = events.filter(|event| matches!(event.change, HistoryChange::Created { .. }));
+    let recorded: BTreeSet<_> =
+        creates.filter_map(|event| Some((event.change.path()?, event.zxid))).collect();
+    let is_recorded = |place: &LockPlace| recorded.contains(&(place.path.as_str(), place.czxid));
+    let mut unrecorded: Vec<_> =
+        live.iter().filter(|place| place.czxid <= end && !is_recorded(place)).collect();
+    unrecorded.sort_unstable_by_key(|place| place.czxid);
+    let mut unrecorded = unrecorded.into_iter().peekable();
+    let live = live.iter().map(|place| place.path.as_str()).collect();
+    let mut queue = Queue { live, ..Queue::default() };
     for entry in entries {
-        match &entry.kind {
-            EntryKind::Event(event) => queue.take(event),
-            EntryKind::Gap(_) => queue.lose_sight(),
+        let until = match &entry.kind {
+            EntryKind::Event(event) => event.zxid,
+            EntryKind::Gap(gap) => {
+                queue.lose_sight();
+                gap.through
+            }
+        };
+        let came = std::iter::from_fn(|| unrecorded.next_if(|place| place.czxid <= until));
+        queue.find(came);
+        if let EntryKind::Event(event) = &entry.kind {
+            queue.take(event);
         }
     }
+    queue.find(unrecorded);
     queue.turns
 }
 
-impl Queue {
+impl<'a> Queue<'a> {
+    /// Enters places of which nothing but that they are there is known. Which of them holds is known,
+    /// and since when is not.
+    fn find(&mut self, places: impl Iterator<Item = &'a LockPlace>) {
+        for place in places {
+            let name = place.path.rsplit('/').next().and_then(LockName::parse);
+            let Some(name) = name.filter(|name| !self.is_part(*name)) else { continue };
+            self.open.insert(name.order(), Open { name, turn: self.turns.len() });
+            self.turns.push(Turn {
+                path: place.path.clone(),
+                session: place.owner,
+                identities: Arc::from([]),
+                is_shared: name.is_shared(),
+                queued_ms: Some(place.ctime_ms),
+                has_held: false,
+                held_ms: None,
+                ended: None,
+            });
+        }
+        self.grant(None);
+    }
+
+    /// Whether a name is that of a part of a place that is there.
+    fn is_part(&self, name: LockName) -> bool {
+        let has_exclusive = self.open.contains_key(&name.order_of_exclusive());
+        let id_before = self.open.range(..name.order()).next_back().map(|(_, it)| it.name.id());
+        name.is_part_of_another(has_exclusive, id_before)
+    }
+
     fn take(&mut self, event: &HistoryEvent) {
         let Some(path) = event.change.path() else { return };
         let name = path.rsplit('/').next().and_then(LockName::parse);
@@ -115,13 +173,11 @@ impl Queue {
             | HistoryChange::SessionResumed
             | HistoryChange::SessionEnded => return,
         }
-        self.grant(event.time_ms);
+        self.grant(Some(event.time_ms));
     }
 
     fn come(&mut self, event: &HistoryEvent, path: &str, name: LockName) {
-        let has_exclusive = self.open.contains_key(&name.order_of_exclusive());
-        let id_before = self.open.range(..name.order()).next_back().map(|(_, it)| it.name.id());
-        if name.is_part_of_another(has_exclusive, id_before) {
+        if self.is_part(name) {
             return;
         }
         self.open.insert(name.order(), Open { name, turn: self.turns.len() });
@@ -131,6 +187,7 @@ impl Queue {
             identities: Arc::clone(&event.identities),
             is_shared: name.is_shared(),
             queued_ms: Some(event.time_ms),
+            has_held: false,
             held_ms: None,
             ended: None,
         });
@@ -160,22 +217,24 @@ impl Queue {
                 identities: Arc::from([]),
                 is_shared: name.is_shared(),
                 queued_ms: None,
+                has_held: false,
                 held_ms: None,
                 ended: Some((event.time_ms, TurnEnd::of(event, owner))),
             });
         }
     }
 
-    /// The first place holds, or all shared ones before the first that is not.
-    fn grant(&mut self, now_ms: i64) {
+    /// The first place holds, or all shared ones before the first that is not; `None` if it is unknown
+    /// since when.
+    fn grant(&mut self, now_ms: Option<i64>) {
         for (rank, open) in self.open.values().enumerate() {
             if rank > 0 && !open.name.is_shared() {
                 return;
             }
             if let Some(turn) = self.turns.get_mut(open.turn)
-                && turn.held_ms.is_none()
+                && !turn.has_held
             {
-                turn.held_ms = Some(now_ms);
+                (turn.has_held, turn.held_ms) = (true, now_ms);
             }
             if !open.name.is_shared() {
                 return;
@@ -189,15 +248,18 @@ impl Queue {
             if let Some(turn) = self.turns.get_mut(open.turn)
                 && !(turn.is_shared && unknown.is_shared())
             {
-                turn.held_ms = None;
+                (turn.has_held, turn.held_ms) = (false, None);
             }
         }
     }
 
-    /// Behind a gap nothing is known of the places that were there.
+    /// Behind a gap nothing is known of the places that were there, but for those that still are.
     fn lose_sight(&mut self) {
-        for open in std::mem::take(&mut self.open).into_values() {
-            if let Some(turn) = self.turns.get_mut(open.turn) {
+        for (order, open) in std::mem::take(&mut self.open) {
+            let Some(turn) = self.turns.get_mut(open.turn) else { continue };
+            if self.live.contains(turn.path.as_str()) {
+                self.open.insert(order, open);
+            } else {
                 let at_ms = turn.held_ms.or(turn.queued_ms).unwrap_or(0);
                 turn.ended = Some((at_ms, TurnEnd::Unknown));
             }
@@ -252,7 +314,7 @@ mod tests {
 
     fn lines(entries: &[Entry]) -> Vec<Line> {
         let line = |turn: Turn| (turn.session.0, turn.queued_ms, turn.held_ms, turn.ended);
-        turns(entries).into_iter().map(line).collect()
+        turns(entries, &[], Zxid(i64::MAX)).into_iter().map(line).collect()
     }
 
     fn check(steps: &[(i64, &str)], expected: &[Line]) {
@@ -324,5 +386,57 @@ mod tests {
         let expected =
             [(1, Some(1), Some(1), Some((1, TurnEnd::Unknown))), (5, Some(11), Some(11), None)];
         assert_eq!(lines(&entries), expected);
+    }
+
+    /// A place that is there.
+    fn place(czxid: i64, number: i64) -> LockPlace {
+        let (EntryKind::Event(HistoryEvent { change, .. }), owner) =
+            (entry(czxid, &format!("+lock- {number}")).kind, SessionId(number))
+        else {
+            panic!("an event")
+        };
+        let path = change.path().unwrap().to_owned();
+        LockPlace { path, owner, czxid: Zxid(czxid), ctime_ms: czxid }
+    }
+
+    /// Session, whether it holds or has held, since when, and whether it is there.
+    fn held(
+        entries: &[Entry],
+        live: &[LockPlace],
+        end: i64,
+    ) -> Vec<(i64, bool, Option<i64>, bool)> {
+        let turns = turns(entries, live, Zxid(end));
+        let line =
+            |turn: &Turn| (turn.session.0, turn.has_held, turn.held_ms, turn.ended.is_none());
+        turns.iter().map(line).collect()
+    }
+
+    /// A place behind one from before the history seemed to hold.
+    #[test]
+    fn who_was_there_before_the_history_holds_if_it_is_still_there() {
+        let live = [place(3, 2), place(20, 4), place(5, 3), place(99, 9)];
+        let entries = [entry(20, "+lock- 4")];
+        let expected = [(2, true, None, true), (3, false, None, true), (4, false, None, true)];
+        assert_eq!(held(&entries, &live, 50), expected, "the history has not come to 99 yet");
+        assert_eq!(held(&[], &live[..1], 50), expected[..1], "without a word in the history");
+        // One more was there, and has gone.
+        let entries = [entry(20, "+lock- 4"), entry(30, "-lock- 1")];
+        let (first, gone) = ((2, true, Some(30), true), (1, false, None, false));
+        assert_eq!(held(&entries, &live, 50), [first, expected[1], expected[2], gone]);
+    }
+
+    #[test]
+    fn who_is_still_there_was_there_in_a_gap() {
+        let gap = Gap { after: Zxid(2), through: Zxid(9), reason: GapReason::Snapshot };
+        let gap = Entry { number: 2, kind: EntryKind::Gap(gap) };
+        let entries = [entry(1, "+lock- 1"), entry(2, "+lock- 2"), gap, entry(11, "+lock- 5")];
+        let live = [place(2, 2), place(7, 4), place(11, 5)];
+        let expected = [
+            (1, true, Some(1), false),
+            (2, true, None, true),
+            (4, false, None, true),
+            (5, false, None, true),
+        ];
+        assert_eq!(held(&entries, &live, 50), expected);
     }
 }

@@ -54,6 +54,8 @@ pub struct Found {
     pub truncated: bool,
     /// The number of the last entry that was looked at, to go on behind it.
     pub last: u64,
+    /// The last transaction that the history has come to.
+    pub end: Zxid,
     /// The first transaction that the history has something of, and its time.
     pub begin: Option<(Zxid, i64)>,
 }
@@ -106,7 +108,7 @@ impl Query {
         let is_dated = first.count > 0 && first.first_ms > 0;
         let begin = is_dated.then_some((first.first_zxid, first.first_ms));
         let last = end.head.end().saturating_sub(1);
-        let mut found = Found { last, begin, ..Found::default() };
+        let mut found = Found { last, begin, end: end.last_zxid, ..Found::default() };
         match self.after {
             Some(after) => self.forward((store, end), after, limit, &mut found)?,
             None => self.backward((store, end), limit, &mut found)?,

@@ -1,7 +1,7 @@
 //! What the host reports about itself: copies, so that the lock is not held while they are printed.
 
 use zoolet_jute::{SessionId, Zxid};
-use zoolet_replica::state::{LockFigures, PathList};
+use zoolet_replica::state::{LockFigures, LockPlace, PathList};
 use zoolet_replica::{Role, SessionReport};
 
 use super::{Figures, Host, RequestTimes};
@@ -12,6 +12,9 @@ const WATCHES_PER_HOLD: usize = 1000;
 
 /// The most sessions whose ephemeral znodes are listed under one lock.
 const OWNERS_PER_HOLD: usize = 500;
+
+/// The most places of a lock that are looked at under one lock.
+const PLACES_PER_HOLD: usize = 500;
 
 /// The server in numbers.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +149,23 @@ impl Host {
         if let Some((path, sessions)) = last {
             visit(path, sessions);
         }
+    }
+
+    /// The places in the queue of a lock; the first ones by name, if there are more than `max`. The
+    /// lock of the state is given back in between: one that goes meanwhile is left out.
+    pub fn lock_places(&self, lock: &str, max: usize) -> Vec<LockPlace> {
+        let names = self.locked(|inner, _| inner.replica.state().child_names(lock));
+        let Some(names) = names else { return Vec::new() };
+        let parent = lock.trim_end_matches('/');
+        let paths: Vec<_> =
+            names.of_places().take(max).map(|name| format!("{parent}/{name}")).collect();
+        let places = paths.chunks(PLACES_PER_HOLD).flat_map(|some| {
+            self.locked(|inner, _| {
+                let state = inner.replica.state();
+                some.iter().filter_map(|path| state.lock_place(path)).collect::<Vec<_>>()
+            })
+        });
+        places.collect()
     }
 
     /// Starts the server's figures from zero (`srst`).

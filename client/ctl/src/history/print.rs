@@ -40,16 +40,19 @@ pub(super) fn entry_text(entry: &Value) -> String {
 /// One place in the queue of a lock: who, since when it waited and held, and how it ended.
 pub(super) fn turn_text(turn: &Value) -> String {
     let (queued, held, ended) = (ms(turn, "queued_ms"), ms(turn, "held_ms"), ms(turn, "ended_ms"));
+    let has_held = turn.get("held").and_then(Value::as_bool) == Some(true);
     let begin = held.or(queued).map_or_else(|| "(before)".to_owned(), time_text);
     let state = match (held, ended) {
         (Some(held), Some(ended)) => format!("held {}", span(held, ended)),
         (Some(_), None) => "holds it now".to_owned(),
+        (None, None) if has_held => "holds it now, since a time that is not known".to_owned(),
+        (None, Some(_)) if has_held => "held since a time that is not known".to_owned(),
         (None, Some(_)) if queued.is_none() => "was there".to_owned(),
         (None, Some(_)) => "gave up".to_owned(),
         (None, None) => "waits".to_owned(),
     };
     let waited = match (queued, held.or(ended)) {
-        (Some(queued), Some(until)) if until > queued => {
+        (Some(queued), Some(until)) if until > queued && (held.is_some() || !has_held) => {
             format!(" after {} of waiting", span(queued, until))
         }
         _ => String::new(),
@@ -175,7 +178,8 @@ mod tests {
         let turn = |held: Value, ended: Value, reason: Value| {
             turn_text(&json!({
                 "path": "/l/lock-1", "session": "0x5", "address": "10.0.0.1", "shared": false,
-                "queued_ms": 1000, "held_ms": held, "ended_ms": ended, "reason": reason,
+                "queued_ms": 1000, "held": held == true || held.is_number(),
+                "held_ms": held.as_i64(), "ended_ms": ended, "reason": reason,
                 "deleted_by": null,
             }))
         };
@@ -185,6 +189,10 @@ mod tests {
         assert_eq!(expired, expected);
         assert!(turn(json!(3000), Value::Null, Value::Null).contains("holds it now"));
         assert!(turn(Value::Null, Value::Null, Value::Null).contains("waits"));
+        let unknown = "holds it now, since a time that is not known  /l";
+        assert!(turn(json!(true), Value::Null, Value::Null).contains(unknown));
+        let ended = turn(json!(true), json!(2000), json!("released"));
+        assert!(ended.contains("held since a time that is not known, released"), "{ended}");
         assert!(turn(Value::Null, json!(2000), json!("released")).contains("gave up"));
     }
 }

@@ -8,8 +8,8 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 use zoolet_server::embed::Reports;
 use zoolet_server::embed::history::{
-    Entry, EntryKind, Found, HistoryCause, HistoryChange, HistoryEvent, Query, QueryError,
-    SessionId, Subject, Turn, TurnEnd, turns,
+    Entry, EntryKind, Found, HistoryCause, HistoryChange, HistoryEvent, LockPlace, Query,
+    QueryError, SessionId, Subject, Turn, TurnEnd, turns,
 };
 
 use super::{Asked, Command, Object, answer, permit, refusal};
@@ -20,6 +20,9 @@ const LIMIT: usize = 1000;
 
 /// The most that a request may ask for.
 const LIMIT_MAX: usize = 10_000;
+
+/// The most places of a lock that are looked at beside the history.
+const PLACES_MAX: usize = 100_000;
 
 /// What a request asks for.
 #[derive(Debug)]
@@ -43,6 +46,13 @@ pub(super) fn run(reports: &Reports, asked: &Asked) -> Answer {
     let lock = matches!(wanted.query.subject, Subject::Lock(_));
     // Who holds follows from all that came before.
     let all = Query { since_ms: None, limit: usize::MAX, ..wanted.query.clone() };
+    // Before the history: what comes in between is in it.
+    let live = match &wanted.query.subject {
+        Subject::Lock(path) if wanted.query.after.is_none() => {
+            reports.lock_places(path, PLACES_MAX)
+        }
+        _ => Vec::new(),
+    };
     let found = match reports.history(if lock && wanted.query.after.is_none() {
         &all
     } else {
@@ -59,7 +69,7 @@ pub(super) fn run(reports: &Reports, asked: &Asked) -> Answer {
         Some(Err(error)) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         Some(Ok(found)) => found,
     };
-    answer(StatusCode::OK, Command::History.name(), wanted.object(found, lock), None)
+    answer(StatusCode::OK, Command::History.name(), wanted.object(found, &live, lock), None)
 }
 
 impl Wanted {
@@ -133,10 +143,10 @@ impl Wanted {
         Ok(())
     }
 
-    fn object(&self, mut found: Found, lock: bool) -> Object {
+    fn object(&self, mut found: Found, live: &[LockPlace], lock: bool) -> Object {
         let mut object = Object::new();
         if lock && self.query.after.is_none() {
-            let mut turns = turns(&found.entries);
+            let mut turns = turns(&found.entries, live, found.end);
             turns.retain(|turn| self.has(turn));
             let excess = turns.len().saturating_sub(self.query.limit);
             let shown: Vec<_> = turns.iter().skip(excess).map(turn_json).collect();
@@ -260,6 +270,7 @@ fn turn_json(turn: &Turn) -> Value {
         "address": address.and_then(|id| id.id.as_deref()),
         "shared": turn.is_shared,
         "queued_ms": turn.queued_ms,
+        "held": turn.has_held,
         "held_ms": turn.held_ms,
         "ended_ms": ended_ms,
         "reason": end.map(TurnEnd::name),

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use zoolet_history::{Found, History, Query, QueryError};
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
+use zoolet_replica::state::LockPlace;
 use zoolet_tls::VerifiedCertificate;
 
 pub use self::backup::Backup;
@@ -111,6 +112,12 @@ impl Reports {
     /// server logs when that is done, or that it has failed. Returns whether there is an audit log.
     pub fn reopen_audit_log(&self) -> bool {
         self.audit.as_ref().map(AuditLog::reopen).is_some()
+    }
+
+    /// The places that are in the queue of a lock now; the first ones by name, if there are more than
+    /// `max`.
+    pub fn lock_places(&self, lock: &str, max: usize) -> Vec<LockPlace> {
+        self.port.host().lock_places(lock, max)
     }
 
     /// Looks into the history; `None` if none is kept. Blocks, for as long as it takes to read it.
