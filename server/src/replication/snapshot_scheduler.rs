@@ -1,5 +1,6 @@
 //! When snapshots are taken, and the log behind them is purged.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,9 +40,10 @@ impl SnapshotScheduler {
         loop {
             ticks.tick().await;
             let current = self.handle.view().snapshot;
-            if current != purged_for {
-                purged_for = current;
-                snapshot_bytes = self.purge().await;
+            if current != purged_for
+                && let Some(bytes) = self.purge().await
+            {
+                (purged_for, snapshot_bytes) = (current, bytes);
             }
             let reached = (self.progress.commands(), self.progress.bytes());
             let (commands, bytes) = (reached.0 - snapshot_at.0, reached.1 - snapshot_at.1);
@@ -78,17 +80,16 @@ impl SnapshotScheduler {
         }
     }
 
-    /// Purges the log that no snapshot needs. Returns the bytes of the newest snapshot; zero for none.
-    async fn purge(&self) -> u64 {
-        let (kept, oldest) = match (self.snapshots.store().list(), self.snapshots.oldest_index()) {
-            (Ok(kept), Ok(oldest)) => (kept, oldest),
-            (Err(error), _) => {
+    /// Purges the log that no snapshot needs. Returns the bytes of the newest snapshot, zero for none;
+    /// `None` if that cannot be found out now.
+    async fn purge(&self) -> Option<u64> {
+        let found = self.snapshots.store().list().map_err(io::Error::from);
+        let found = found.and_then(|kept| Ok((kept, self.snapshots.oldest_index()?)));
+        let (kept, oldest) = match found {
+            Ok(found) => found,
+            Err(error) => {
                 tracing::warn!(%error, "cannot list the snapshots");
-                return 0;
-            }
-            (_, Err(error)) => {
-                tracing::warn!(%error, "cannot list the snapshots");
-                return 0;
+                return None;
             }
         };
         // With fewer snapshots the whole log is kept: its beginning is as good as one.
@@ -98,6 +99,6 @@ impl SnapshotScheduler {
         {
             tracing::debug!(error, "the log was not purged");
         }
-        kept.first().map_or(0, |newest| newest.file_bytes)
+        Some(kept.first().map_or(0, |newest| newest.file_bytes))
     }
 }
