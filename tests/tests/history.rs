@@ -144,15 +144,15 @@ async fn who_holds_since_before_the_history_is_named() {
     let place = |number: u8| format!("/lock/_c_{number:08x}-d9cb-469f-a165-70867728950e-lock-");
     let mode = CreateMode::EphemeralSequential;
     // The second by name is the first in the queue.
-    let holder = one.create(&place(9), b"", mode).await.unwrap();
-    let waiter = two.create(&place(5), b"", mode).await.unwrap();
+    let holder = one.create(&place(9), b"", mode).await.unwrap().0;
+    let waiter = two.create(&place(5), b"", mode).await.unwrap().0;
     with_history.servers.kill(0).unwrap();
     let path = with_history.servers.server_dir(0).join("zoo.cfg");
     let mut file = fs::File::options().append(true).open(path).unwrap();
     writeln!(file, "historyEnabled=true").unwrap();
     with_history.servers.restart(0).unwrap();
     let three = connect(&with_history).await;
-    let last = three.create(&place(7), b"", mode).await.unwrap();
+    let last = three.create(&place(7), b"", mode).await.unwrap().0;
     let turns = list(with_history.http, "lock=/lock", "turns", 3);
     let seen: Vec<_> = turns
         .iter()

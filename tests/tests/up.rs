@@ -82,6 +82,53 @@ async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
     assert!(stops_well(again));
 }
 
+/// It could not start a server again, and ended with all others.
+#[tokio::test]
+async fn a_program_that_was_replaced_still_starts_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(3);
+    let usual = command(3, port);
+    let (program, data) = (directory.path().join("zoolet"), directory.path().join("data"));
+    fs::copy(usual.get_program(), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.args(usual.get_args()).arg("--data-dir").arg(&data).stderr(Stdio::null());
+    let up = Up::spawn(&mut command, 3).unwrap();
+    // As an upgrade does it.
+    let newer = directory.path().join("newer");
+    fs::copy(usual.get_program(), &newer).unwrap();
+    fs::rename(&newer, &program).unwrap();
+    for what in ["replaced", "removed"] {
+        let before = pids(&data);
+        signal(before[1], "KILL").unwrap();
+        eventually(what, || {
+            let now = pids(&data);
+            now[1] != before[1] && now.iter().all(|pid| is_alive(*pid))
+        })
+        .await;
+        let _ = fs::remove_file(&program);
+    }
+    assert!(stops_well(up));
+}
+
+/// Each start by an order counted as one after which the server does not serve.
+#[tokio::test]
+async fn a_server_that_was_stopped_by_orders_is_restarted_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(3);
+    let up = start(3, port, directory.path());
+    for order in ["stop", "start"].repeat(6) {
+        let mut ctl = Command::new(up::command().unwrap().get_program());
+        ctl.args(["ctl", "--data-dir"]).arg(directory.path()).args([order, "2"]);
+        assert!(ctl.stdout(Stdio::null()).status().unwrap().success(), "{order}");
+    }
+    let before = pids(directory.path());
+    signal(before[1], "KILL").unwrap();
+    // It was a minute.
+    let limit = Duration::from_secs(30);
+    assert!(until_so(limit, async || pids(directory.path())[1] != before[1]).await);
+    assert!(stops_well(up));
+}
+
 /// The log of each server gave "the supervisor is gone" as the reason.
 #[test]
 fn servers_log_why_they_are_stopped() {

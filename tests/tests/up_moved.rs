@@ -171,6 +171,24 @@ async fn other_ports_keep_what_the_file_says() {
     assert!(text.contains("\ndata_dir = \"files\"\n"), "{text}");
 }
 
+/// A change of ports named the file with the secret by its full name.
+#[test]
+fn a_directory_on_other_ports_can_be_moved() {
+    let parent = tempfile::tempdir().unwrap();
+    let (first, other) =
+        (PortLease::take_in_a_row(3).unwrap(), PortLease::take_in_a_row(3).unwrap());
+    let run = |port: u16, name: &str, options: &[&str]| {
+        let mut command = up::on_ports(3, port).unwrap();
+        command.arg("--data-dir").arg(parent.path().join(name)).args(options);
+        let up = Up::spawn(command.stderr(Stdio::null()), 3).unwrap();
+        assert!(up.stop().unwrap().success());
+    };
+    run(first.1, "first", &[]);
+    run(other.1, "first", &["--change"]);
+    fs::rename(parent.path().join("first"), parent.path().join("second")).unwrap();
+    run(other.1, "second", &[]);
+}
+
 /// Two of three servers had lost their files, and founded an ensemble beside the third one's data
 /// before that one was there.
 #[tokio::test]

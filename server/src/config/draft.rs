@@ -11,7 +11,7 @@ use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::sasl::SaslConfig;
 use super::setting::{Setting, Value};
-use super::tls::{TlsConfig, TlsSide};
+use super::tls::TlsConfig;
 
 /// What a reader hands back.
 pub(super) type Loaded = (ServerConfig, Vec<Warning>);
@@ -101,14 +101,7 @@ impl Draft {
     /// A relative path starts at the directory of the file that it is in.
     fn resolve_files(&mut self) {
         let directory = self.file.parent().unwrap_or(Path::new(""));
-        let config = &mut self.config;
-        let secret = config.ensemble.peer_secret_file.iter_mut();
-        let tls = &mut config.tls;
-        let tls = [&mut tls.client, &mut tls.peer, &mut tls.http].into_iter();
-        let tls = tls.flat_map(TlsSide::files);
-        let audit = config.audit.directory.iter_mut();
-        let sasl = config.sasl.files();
-        for file in secret.chain(tls).chain(audit).chain(sasl).filter(|file| file.is_relative()) {
+        for file in self.config.files_mut().filter(|file| file.is_relative()) {
             let joined = directory.join(&*file);
             *file = std::path::absolute(&joined).unwrap_or(joined);
         }

@@ -9,7 +9,7 @@ use super::address::HostPort;
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
 use super::records::{AuditConfig, HistoryConfig};
 use super::sasl::SaslConfig;
-use super::tls::TlsConfig;
+use super::tls::{TlsConfig, TlsSide};
 
 /// The whole configuration of one server.
 ///
@@ -90,6 +90,14 @@ impl ServerConfig {
     /// the first member's id and ports. Never 0.
     pub fn cluster_id(&self) -> u64 {
         self.ensemble.cluster_id.unwrap_or_else(|| derive_cluster_id(&self.members))
+    }
+
+    /// The files and directories that the settings name, but for the data directories.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let secret = self.ensemble.peer_secret_file.iter_mut();
+        let tls = [&mut self.tls.client, &mut self.tls.peer, &mut self.tls.http].into_iter();
+        let tls = tls.flat_map(TlsSide::files);
+        secret.chain(tls).chain(self.audit.directory.iter_mut()).chain(self.sasl.files())
     }
 
     /// The member lines of `/zookeeper/config`, without the version line, which the state adds.

@@ -1,6 +1,7 @@
 //! One server process.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -88,9 +89,16 @@ impl Child {
     }
 
     pub(super) fn restart(&mut self, plan: &Plan) -> Result<(), UpError> {
-        let failures = if self.mode.is_some() { 0 } else { self.failures + 1 };
+        let served = self.mode.is_some() || self.is_unwanted;
+        let failures = if served { 0 } else { self.failures.saturating_add(1) };
         let server = self.server.clone();
-        *self = Self { failures, ..Self::start(plan, &server)? };
+        match Self::start(plan, &server) {
+            Ok(started) => *self = Self { failures, ..started },
+            Err(error) => {
+                (self.failures, self.started_at) = (failures, Instant::now());
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -276,8 +284,18 @@ async fn give(
     Err(has_ended())
 }
 
+/// The program that runs here: by its name, or, where an upgrade has put another file in its place,
+/// the one that is in memory.
+fn program() -> io::Result<PathBuf> {
+    let named = std::env::current_exe()?;
+    if named.exists() || !cfg!(target_os = "linux") {
+        return Ok(named);
+    }
+    Ok(PathBuf::from("/proc/self/exe"))
+}
+
 fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
-    let mut command = process::Command::new(std::env::current_exe()?);
+    let mut command = process::Command::new(program()?);
     if let Some(filter) = &plan.log {
         command.arg("--log").arg(filter);
     }

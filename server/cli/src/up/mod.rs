@@ -257,8 +257,11 @@ async fn keep_running(
         look_at(children, true).await;
         for child in children.iter_mut() {
             if child.end().is_some() && child.is_wanted() && child.restart_delay().is_zero() {
-                child.restart(plan)?;
-                has_changed = true;
+                match child.restart(plan) {
+                    Ok(()) => has_changed = true,
+                    // The others serve. It may be memory or processes that are short for now.
+                    Err(error) => warn!("{error}; it is tried again"),
+                }
             }
         }
         if let Some(roles) = &mut roles {

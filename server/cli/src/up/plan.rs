@@ -294,14 +294,13 @@ pub(super) fn write_config(
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut written = configs.to_vec();
     for config in &mut written {
-        let tls = [&mut config.tls.client, &mut config.tls.peer].into_iter();
-        let stores = tls.flat_map(|side| [&mut side.key_store.file, &mut side.trust_store.file]);
-        let data = [&mut config.data_dir, &mut config.data_log_dir];
-        for files in stores.flatten().chain(data) {
+        let relative = |files: &mut PathBuf| {
             if let Ok(inside) = files.strip_prefix(directory) {
                 *files = inside.to_owned();
             }
-        }
+        };
+        config.files_mut().for_each(relative);
+        [&mut config.data_dir, &mut config.data_log_dir].into_iter().for_each(relative);
     }
     let has_secrets = written.iter().any(|config| *config != config.without_secrets());
     let mode = if has_secrets { SECRET_MODE } else { FILE_MODE };

@@ -51,7 +51,11 @@ pub(super) fn run(reports: &Reports, asked: &Asked) -> Answer {
         Subject::Lock(path) if wanted.query.after.is_none() => {
             reports.lock_places(path, PLACES_MAX)
         }
-        _ => Vec::new(),
+        Subject::Lock(_)
+        | Subject::All
+        | Subject::Path(_)
+        | Subject::Below(_)
+        | Subject::Session(_) => Vec::new(),
     };
     let found = match reports.history(if lock && wanted.query.after.is_none() {
         &all
