@@ -60,6 +60,17 @@ pub struct Found {
     pub begin: Option<(Zxid, i64)>,
 }
 
+impl Found {
+    /// Adds an entry, unless there are as many as wanted; returns whether it was added.
+    fn add(&mut self, entry: Entry, limit: usize) -> bool {
+        self.truncated = self.entries.len() >= limit;
+        if !self.truncated {
+            self.entries.push(entry);
+        }
+        !self.truncated
+    }
+}
+
 /// Why nothing can be found.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
@@ -123,7 +134,6 @@ impl Query {
         found: &mut Found,
     ) -> Result<(), StoreError> {
         let blocks = store.backward();
-        let mut latest_first = Vec::new();
         let mut before = end.head.first.saturating_add(1);
         let mut damaged = None;
         let mut later = end.head.first_zxid;
@@ -139,7 +149,9 @@ impl Query {
             }
             if let Some(through) = damaged.take() {
                 let number = before.saturating_sub(1);
-                latest_first.push(store.damaged(number, head.last_zxid, through));
+                if !found.add(store.damaged(number, head.last_zxid, through), limit) {
+                    break;
+                }
             }
             later = if head.count > 0 { head.first_zxid } else { later };
             before = head.first;
@@ -154,18 +166,16 @@ impl Query {
                 continue;
             };
             for entry in entries.into_iter().rev().filter(|entry| self.admits(entry)) {
-                if latest_first.len() == limit {
-                    found.truncated = true;
+                if !found.add(entry, limit) {
                     break 'blocks;
                 }
-                latest_first.push(entry);
             }
         }
         if let Some(through) = damaged {
-            latest_first.push(store.damaged(before.saturating_sub(1), Zxid(0), through));
+            found.add(store.damaged(before.saturating_sub(1), Zxid(0), through), limit);
         }
-        latest_first.reverse();
-        found.entries = latest_first;
+        // The latest came first.
+        found.entries.reverse();
         Ok(())
     }
 
@@ -178,7 +188,7 @@ impl Query {
     ) -> Result<(), StoreError> {
         if after > found.last {
             // Numbers have begun anew, or a kill has taken the last ones: who follows goes on from here.
-            found.entries.push(removed(found.last, Zxid(0), end.last_zxid));
+            found.add(removed(found.last, Zxid(0), end.last_zxid), limit);
             return Ok(());
         }
         let mut expected = after.saturating_add(1);
@@ -188,7 +198,7 @@ impl Query {
             let head = block.as_ref().ok().and_then(|block| Head::read(block).ok());
             head.is_none_or(|(head, ..)| head.first < end.head.first)
         });
-        for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
+        'blocks: for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
             let block = block?;
             let Ok((head, filter, bytes)) = Head::read(&block) else {
                 is_damaged = true;
@@ -199,10 +209,13 @@ impl Query {
                 continue;
             }
             let number = head.first.saturating_sub(1);
-            if std::mem::take(&mut is_damaged) {
-                found.entries.push(store.damaged(number, known, head.first_zxid));
-            } else if head.first > expected {
-                found.entries.push(removed(number, known, head.first_zxid));
+            let gap = if std::mem::take(&mut is_damaged) {
+                Some(store.damaged(number, known, head.first_zxid))
+            } else {
+                (head.first > expected).then(|| removed(number, known, head.first_zxid))
+            };
+            if gap.is_some_and(|gap| !found.add(gap, limit)) {
+                break;
             }
             expected = head.end();
             let before = std::mem::replace(&mut known, head.last_zxid);
@@ -211,18 +224,20 @@ impl Query {
             }
             let Ok(entries) = block::entries(&head, bytes) else {
                 let number = head.end().saturating_sub(1);
-                found.entries.push(store.damaged(number, before, head.last_zxid));
+                if !found.add(store.damaged(number, before, head.last_zxid), limit) {
+                    break;
+                }
                 continue;
             };
             let news = entries.into_iter().filter(|entry| entry.number > after);
             for entry in news.filter(|entry| self.admits(entry)) {
-                if found.entries.len() == limit {
-                    found.truncated = true;
-                    found.last = found.entries.last().map_or(after, |last| last.number);
-                    return Ok(());
+                if !found.add(entry, limit) {
+                    break 'blocks;
                 }
-                found.entries.push(entry);
             }
+        }
+        if found.truncated {
+            found.last = found.entries.last().map_or(after, |last| last.number);
         }
         Ok(())
     }
@@ -290,3 +305,6 @@ fn is_place(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     LockName::parse(name).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use zoolet_jute::Xid;
+use zoolet_replica::{HistoryCause, HistoryChange, ServerId};
+
+use super::*;
+
+/// The entries of each block, in these tests: one has the numbers from `5 * block + 1` on.
+const EACH: usize = 5;
+
+fn event(zxid: i64) -> HistoryEvent {
+    HistoryEvent {
+        zxid: Zxid(zxid),
+        time_ms: 1_764_000_000_000 + zxid,
+        server: ServerId(1),
+        session: SessionId(1),
+        cxid: Xid(1),
+        identities: Arc::from([]),
+        cause: HistoryCause::Request,
+        change: HistoryChange::SessionOpened,
+    }
+}
+
+/// Blocks of five events, whose numbers are their zxids, and an end with some more.
+fn history(blocks: usize, at_end: usize) -> (TempDir, Store, End) {
+    let directory = TempDir::new().unwrap();
+    let store = Store::open(&directory.path().join("history")).unwrap();
+    let mut tail = Tail::behind(None);
+    let mut place = store.end().unwrap();
+    let mut zxids = 1..;
+    for _ in 0..blocks {
+        for zxid in zxids.by_ref().take(EACH) {
+            assert!(tail.admits(Zxid(zxid)));
+            tail.event(&event(zxid));
+        }
+        store.put(place, tail.bytes()).unwrap();
+        place = store.behind(place).unwrap();
+        tail.begin_block();
+    }
+    for zxid in zxids.take(at_end) {
+        assert!(tail.admits(Zxid(zxid)));
+        tail.event(&event(zxid));
+    }
+    (directory, store, End::of(&tail))
+}
+
+fn query(after: Option<u64>, limit: usize) -> Query {
+    Query { subject: Subject::All, since_ms: None, until_ms: None, after, limit }
+}
+
+/// A gap was added without a look at the limit, which was not met again then: all was read.
+#[test]
+fn a_limit_is_kept_where_gaps_are() {
+    let (_directory, store, end) = history(8, 3);
+    for (block, is_in_head) in [(1, true), (3, false), (4, true), (6, false)] {
+        store.damage(block, is_in_head);
+    }
+    for after in [None, Some(0)] {
+        let all = query(after, 1000).run(&store, &end).unwrap();
+        assert!(!all.truncated);
+        for limit in 0..=all.entries.len() {
+            let found = query(after, limit).run(&store, &end).unwrap();
+            assert_eq!(found.entries.len(), limit, "{after:?}");
+            assert_eq!(found.truncated, limit < all.entries.len(), "{after:?}, {limit}");
+        }
+    }
+}
