@@ -278,17 +278,25 @@ impl Store {
         // Invariant: the blocks of the lower group are not behind the entry, if any are not.
         while low < high {
             let middle = high - (high - low) / 2;
-            let first = self.blocks(Place { group: middle, slot: 0 }.key()..).next().transpose()?;
-            let first =
-                first.map(|(_, bytes)| Ok::<_, StoreError>(Head::read(&bytes)?.0)).transpose()?;
-            if first.is_some_and(|head| head.first <= entry) {
-                low = middle;
-            } else {
-                high = middle - 1;
+            match self.first_from(middle, high)? {
+                Some((group, head)) if head.first <= entry => low = group,
+                _ => high = middle - 1,
             }
         }
         let from = Place { group: low, slot: 0 }.key();
         Ok(self.blocks(from..).map(|block| Ok(block?.1)))
+    }
+
+    /// The first block in these groups whose head can be read: its group, and the head.
+    fn first_from(&self, low: u64, high: u64) -> Result<Option<(u64, Head)>, StoreError> {
+        for block in self.blocks(Place { group: low, slot: 0 }.key()..) {
+            let (key, bytes) = block?;
+            let Some(place) = Place::of(&key).filter(|place| place.group <= high) else { break };
+            if let Ok((head, ..)) = Head::read(&bytes) {
+                return Ok(Some((place.group, head)));
+            }
+        }
+        Ok(None)
     }
 
     /// A gap in the place of blocks that cannot be read; that is logged once.

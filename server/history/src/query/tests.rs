@@ -66,3 +66,52 @@ fn a_limit_is_kept_where_gaps_are() {
         }
     }
 }
+
+/// Each entry: its number, and of a gap what it is after and through.
+fn lines(found: &Found) -> Vec<(u64, Option<(i64, i64)>)> {
+    let line = |entry: &Entry| match entry.kind {
+        EntryKind::Event(_) => (entry.number, None),
+        EntryKind::Gap(gap) => (entry.number, Some((gap.after.0, gap.through.0))),
+    };
+    found.entries.iter().map(line).collect()
+}
+
+/// A damaged block at a place where the search looks made it fail.
+#[test]
+fn followers_find_their_place_beside_damage() {
+    const BLOCKS: usize = 70;
+    let end_number = u64::try_from(BLOCKS * EACH).unwrap();
+    let last_half: Vec<_> = (35..BLOCKS).collect();
+    let firsts: Vec<_> = (0..BLOCKS).step_by(7).collect();
+    for damaged in [&[35], &[14, 15, 16, 17, 18, 19, 20][..], &firsts, &last_half] {
+        let (_directory, store, end) = history(BLOCKS, 1);
+        for block in damaged {
+            store.damage(*block, true);
+        }
+        for after in 0..=end_number {
+            let found = query(Some(after), 2).run(&store, &end).unwrap();
+            let (number, gap) = lines(&found)[0];
+            let block = usize::try_from(after).unwrap() / EACH;
+            if damaged.contains(&block) {
+                assert!(gap.is_some(), "{number} behind {after}");
+            } else if gap.is_none() {
+                assert_eq!(number, after + 1);
+            }
+        }
+    }
+}
+
+/// The search begins near the entry: followers do not read the whole history.
+#[test]
+fn damage_does_not_have_followers_read_from_the_begin() {
+    let (_directory, store, _) = history(70, 1);
+    for block in 35..42 {
+        store.damage(block, true);
+    }
+    for entry in 1..=350 {
+        let blocks = store.forward(entry).unwrap().map(Result::unwrap);
+        let heads = blocks.filter_map(|block| Some(Head::read(&block).ok()?.0));
+        let before = heads.take_while(|head| head.end() <= entry).count();
+        assert!(before < 14, "{before} blocks before {entry}");
+    }
+}
