@@ -209,13 +209,17 @@ impl Query {
                 continue;
             }
             let number = head.first.saturating_sub(1);
-            let gap = if std::mem::take(&mut is_damaged) {
-                Some(store.damaged(number, known, head.first_zxid))
-            } else {
-                (head.first > expected).then(|| removed(number, known, head.first_zxid))
-            };
-            if gap.is_some_and(|gap| !found.add(gap, limit)) {
-                break;
+            let was_damaged = std::mem::take(&mut is_damaged);
+            // Those who follow may have seen what is damaged now, or the gap.
+            if head.first > expected {
+                let gap = if was_damaged {
+                    store.damaged(number, known, head.first_zxid)
+                } else {
+                    removed(number, known, head.first_zxid)
+                };
+                if !found.add(gap, limit) {
+                    break;
+                }
             }
             expected = head.end();
             let before = std::mem::replace(&mut known, head.last_zxid);

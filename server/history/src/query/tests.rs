@@ -94,8 +94,8 @@ fn followers_find_their_place_beside_damage() {
             let block = usize::try_from(after).unwrap() / EACH;
             if damaged.contains(&block) {
                 assert!(gap.is_some(), "{number} behind {after}");
-            } else if gap.is_none() {
-                assert_eq!(number, after + 1);
+            } else {
+                assert_eq!((number, gap), (after + 1, None));
             }
         }
     }
@@ -113,5 +113,27 @@ fn damage_does_not_have_followers_read_from_the_begin() {
         let heads = blocks.filter_map(|block| Some(Head::read(&block).ok()?.0));
         let before = heads.take_while(|head| head.end() <= entry).count();
         assert!(before < 14, "{before} blocks before {entry}");
+    }
+}
+
+/// With each look a follower got the gaps again that precede what it had seen, and with a limit of
+/// one nothing else.
+#[test]
+fn a_follower_gets_each_gap_once() {
+    let (_directory, store, end) = history(8, 3);
+    for (block, is_in_head) in [(1, true), (3, false), (4, true), (6, false)] {
+        store.damage(block, is_in_head);
+    }
+    let all = query(Some(0), 1000).run(&store, &end).unwrap();
+    for limit in 1..=all.entries.len() {
+        let (mut seen, mut after) = (Vec::new(), 0);
+        for _ in 0..=all.entries.len() {
+            let found = query(Some(after), limit).run(&store, &end).unwrap();
+            seen.extend(found.entries);
+            after = found.last;
+        }
+        assert_eq!(after, all.last, "{limit}");
+        let (seen, all) = (lines(&Found { entries: seen, ..Found::default() }), lines(&all));
+        assert_eq!(seen, all, "{limit}");
     }
 }
