@@ -5,7 +5,7 @@ use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::HistoryEvent;
 use zoolet_replica::state::LockName;
 
-use crate::block::{self, Head};
+use crate::block::{self, BlockError, Head};
 use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::filter::{self, Key, parent_of};
 use crate::store::{Store, StoreError};
@@ -105,6 +105,11 @@ impl End {
             last_zxid: tail.last_zxid(),
         }
     }
+
+    /// The first transaction of a block; the one at the end may be empty.
+    fn begin_of(&self, head: &Head) -> Zxid {
+        if head.count > 0 { head.first_zxid } else { self.last_zxid }
+    }
 }
 
 impl Query {
@@ -134,45 +139,45 @@ impl Query {
         found: &mut Found,
     ) -> Result<(), StoreError> {
         let blocks = store.backward();
-        let mut before = end.head.first.saturating_add(1);
-        let mut damaged = None;
-        let mut later = end.head.first_zxid;
+        let mut is_damaged = false;
+        // What the next block ends before: a number, and a transaction.
+        let (mut before, mut later) = (end.head.first.saturating_add(1), end.last_zxid);
         'blocks: for block in std::iter::once(Ok(end.block.clone())).chain(blocks) {
             let block = block?;
             let Ok((head, filter, bytes)) = Head::read(&block) else {
-                damaged = damaged.or(Some(later));
+                is_damaged = true;
                 continue;
             };
             if head.first >= before {
                 // What has come since the query began, and the end as it was written.
                 continue;
             }
-            if let Some(through) = damaged.take() {
-                let number = before.saturating_sub(1);
-                if !found.add(store.damaged(number, head.last_zxid, through), limit) {
+            let is_dated = head.count > 0;
+            let is_over = is_dated && self.since_ms.is_some_and(|since| is_before(&head, since));
+            let is_wanted = !is_over && self.may_be_in(&head, filter);
+            let Ok(entries) = entries_if(is_wanted, &head, bytes) else {
+                is_damaged = true;
+                continue;
+            };
+            // Otherwise the end as it was written is damaged, or what has come since.
+            if std::mem::take(&mut is_damaged) && head.end() < before {
+                let gap = store.damaged(before.saturating_sub(1), head.last_zxid, later);
+                if !found.add(gap, limit) {
                     break;
                 }
             }
-            later = if head.count > 0 { head.first_zxid } else { later };
-            before = head.first;
-            if head.count > 0 && self.since_ms.is_some_and(|since_ms| is_before(&head, since_ms)) {
+            (before, later) = (head.first, end.begin_of(&head));
+            if is_over {
                 break;
             }
-            if !self.may_be_in(&head, filter) {
-                continue;
-            }
-            let Ok(entries) = block::entries(&head, bytes) else {
-                damaged = Some(head.last_zxid);
-                continue;
-            };
             for entry in entries.into_iter().rev().filter(|entry| self.admits(entry)) {
                 if !found.add(entry, limit) {
                     break 'blocks;
                 }
             }
         }
-        if let Some(through) = damaged {
-            found.add(store.damaged(before.saturating_sub(1), Zxid(0), through), limit);
+        if is_damaged && before > 1 {
+            found.add(store.damaged(before.saturating_sub(1), Zxid(0), later), limit);
         }
         // The latest came first.
         found.entries.reverse();
@@ -208,31 +213,25 @@ impl Query {
                 (is_damaged, known) = (false, head.last_zxid);
                 continue;
             }
-            let number = head.first.saturating_sub(1);
+            let is_wanted = self.may_be_in(&head, filter);
+            let Ok(entries) = entries_if(is_wanted, &head, bytes) else {
+                is_damaged = true;
+                continue;
+            };
             let was_damaged = std::mem::take(&mut is_damaged);
             // Those who follow may have seen what is damaged now, or the gap.
             if head.first > expected {
+                let (number, through) = (head.first.saturating_sub(1), end.begin_of(&head));
                 let gap = if was_damaged {
-                    store.damaged(number, known, head.first_zxid)
+                    store.damaged(number, known, through)
                 } else {
-                    removed(number, known, head.first_zxid)
+                    removed(number, known, through)
                 };
                 if !found.add(gap, limit) {
                     break;
                 }
             }
-            expected = head.end();
-            let before = std::mem::replace(&mut known, head.last_zxid);
-            if !self.may_be_in(&head, filter) {
-                continue;
-            }
-            let Ok(entries) = block::entries(&head, bytes) else {
-                let number = head.end().saturating_sub(1);
-                if !found.add(store.damaged(number, before, head.last_zxid), limit) {
-                    break;
-                }
-                continue;
-            };
+            (expected, known) = (head.end(), head.last_zxid);
             let news = entries.into_iter().filter(|entry| entry.number > after);
             for entry in news.filter(|entry| self.admits(entry)) {
                 if !found.add(entry, limit) {
@@ -269,6 +268,11 @@ impl Query {
             && self.until_ms.is_none_or(|until_ms| event.time_ms < until_ms)
             && self.subject.has(event)
     }
+}
+
+/// The entries of a block, if they are wanted.
+fn entries_if(is_wanted: bool, head: &Head, bytes: &[u8]) -> Result<Vec<Entry>, BlockError> {
+    if is_wanted { block::entries(head, bytes) } else { Ok(Vec::new()) }
 }
 
 /// A gap before the first block, or in the place of blocks that were removed a moment ago.

@@ -299,7 +299,8 @@ impl Store {
         Ok(None)
     }
 
-    /// A gap in the place of blocks that cannot be read; that is logged once.
+    /// A gap in the place of blocks that cannot be read, with the number of the last entry in them;
+    /// that is logged once.
     pub(crate) fn damaged(&self, number: u64, after: Zxid, through: Zxid) -> Entry {
         if !self.is_damage_logged.swap(true, Ordering::Relaxed) {
             let directory = self.directory.display();

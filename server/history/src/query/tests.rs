@@ -137,3 +137,36 @@ fn a_follower_gets_each_gap_once() {
         assert_eq!(seen, all, "{limit}");
     }
 }
+
+/// The number of a gap was one of an event before it, or another one for those who follow.
+#[test]
+fn a_gap_has_the_number_of_the_last_entry_that_is_missing() {
+    for at_end in [3, 0] {
+        let (_directory, store, end) = history(8, at_end);
+        let damaged = [(1, true), (3, false), (4, true), (6, true), (7, false)];
+        for (block, is_in_head) in damaged {
+            store.damage(block, is_in_head);
+        }
+        // A block that is empty has no zxid, the history has.
+        let last = if at_end == 0 { 40 } else { 41 };
+        for after in [None, Some(0)] {
+            let found = query(after, 1000).run(&store, &end).unwrap();
+            let gaps: Vec<_> = lines(&found).into_iter().filter(|line| line.1.is_some()).collect();
+            let expected = [(10, Some((5, 11))), (25, Some((15, 26))), (40, Some((30, last)))];
+            assert_eq!(gaps, expected, "{after:?}, {at_end}");
+            assert!(found.entries.is_sorted_by_key(|entry| entry.number), "{after:?}");
+        }
+    }
+}
+
+/// What is in memory is not damaged.
+#[test]
+fn a_damaged_copy_of_the_end_is_not_a_gap() {
+    let (_directory, store, end) = history(3, 3);
+    store.put(store.end().unwrap(), &end.block).unwrap();
+    store.damage(3, true);
+    for after in [None, Some(0), Some(16)] {
+        let found = query(after, 1000).run(&store, &end).unwrap();
+        assert!(lines(&found).iter().all(|line| line.1.is_none()), "{after:?}: {found:?}");
+    }
+}
