@@ -69,7 +69,12 @@ impl Writer {
             Part::Through(through) => tail.reach(through),
             Part::Gap(through, reason) => {
                 if tail.lacks(through, reason) {
-                    self.stop_copying(store, tail)?;
+                    let stopped = self.stop_copying(store, tail);
+                    if stopped.is_err() {
+                        // It is not in the batch any more.
+                        self.missed = self.missed.max(Some(through));
+                    }
+                    stopped?;
                     tail.gap(through, reason);
                 }
             }
