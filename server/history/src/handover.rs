@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use crate::batch::{Batch, Packer};
 use crate::counts::HistoryCounts;
+use crate::store::{Store, StoreError};
 
 /// The bytes of the events that may wait for the thread, as much as a start applies again at most
 /// while the files are being opened.
@@ -19,6 +20,8 @@ pub(crate) enum Message {
     Batch(Batch, usize),
     /// What is too old at this time, milliseconds since 1970, is to go.
     Trim(i64),
+    /// A query has found these files damaged.
+    Damaged(Store, StoreError),
     Close,
 }
 

@@ -82,12 +82,6 @@ pub enum QueryError {
     Failed(String),
 }
 
-impl From<StoreError> for QueryError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
 /// The end of a history: the block that is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
@@ -114,7 +108,7 @@ impl End {
 
 impl Query {
     /// Looks through a history, with its end as it was a moment ago.
-    pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, QueryError> {
+    pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, StoreError> {
         let limit = self.limit.min(ENTRIES_MAX);
         // A damaged one does not say when it begins.
         let first = match store.first() {

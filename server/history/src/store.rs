@@ -322,6 +322,11 @@ impl Store {
         self.db.insert(key, bytes).unwrap();
     }
 
+    /// Whether another one is of the same files, and was not opened before or after it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.is_damage_logged, &other.is_damage_logged)
+    }
+
     /// Hands everything to the system's cache, and closes the files.
     pub(crate) fn close(self) -> Result<(), StoreError> {
         self.db.flush()?;

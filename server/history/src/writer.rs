@@ -141,7 +141,13 @@ impl History {
             Files::Failed(why) => return Err(QueryError::Failed(why.clone())),
             Files::Open { store, tail } => (store.clone(), End::of(tail)),
         };
-        query.run(&store, &end)
+        query.run(&store, &end).map_err(|error| {
+            let failed = QueryError::Failed(error.to_string());
+            if store::is_damage(&error) {
+                self.handover().send(Message::Damaged(store, error));
+            }
+            failed
+        })
     }
 
     /// Writes what is queued, and closes the files. Blocks.
@@ -208,6 +214,13 @@ impl Writer {
                 }
                 Message::Trim(now_ms) => {
                     self.work(|writer, store, _| writer.trim_age(store, now_ms));
+                }
+                Message::Damaged(damaged, error) => {
+                    // If the files were opened again since then, they are others.
+                    let check = |store: &Store| {
+                        if store.is_same(&damaged) { Err(error) } else { Ok(()) }
+                    };
+                    self.work(|_, store, _| check(store));
                 }
                 Message::Close => break,
             }

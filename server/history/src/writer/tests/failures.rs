@@ -25,3 +25,30 @@ fn a_gap_at_which_the_disk_fails_is_not_lost() {
     assert_eq!(zxids(&found(&history, &query(Subject::All), 2)), [-100, 101]);
     history.close();
 }
+
+/// Each query failed then, after a restart too.
+#[test]
+fn damage_that_a_query_finds_has_the_history_begin_anew() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=20_000);
+    history.close();
+    // Nothing but the first and the last block is in memory.
+    let history = open(&directory);
+    let is_open =
+        |history: &History| matches!(&*history.shared.files.read().unwrap(), Files::Open { .. });
+    wait_until("it is open", || is_open(&history));
+    let file = directory.path().join("history").join("db");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.iter_mut().step_by(64).for_each(|byte| *byte ^= 0x55);
+    fs::write(&file, bytes).unwrap();
+    let failed = history.find(&query(Subject::All));
+    assert!(matches!(failed, Err(QueryError::Failed(_))), "{failed:?}");
+    wait_until("it begins anew", || history.find(&query(Subject::All)).is_ok());
+    record(&history, [20_001]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 2)), [-20_000, 20_001]);
+    assert!(directory.path().join("history.damaged").join("db").exists());
+    // Queries that began before do not have it begin anew once more.
+    assert!(!directory.path().join("history").join("damaged").exists());
+    history.close();
+}
