@@ -32,6 +32,10 @@ const BLOCKS: u8 = 7;
 /// How many groups ahead there are keys: so that the last leaf, which is split next, has no block.
 const GROUPS_AHEAD: u64 = 3;
 
+/// How many blocks from the future are looked at, one behind the other, for one behind them that is
+/// too old: some 10 MB are read.
+const FUTURE_BLOCKS_MAX: usize = 1024;
+
 /// How often, and after which pause, a directory is tried again that is open elsewhere.
 const LOCK_ATTEMPTS: usize = 300;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
@@ -237,7 +241,8 @@ impl Store {
     }
 
     /// How many of the first blocks end before a time, which precedes `now_ms`. One from the future,
-    /// or that does not say when it ends, counts as old as the one behind it.
+    /// or that does not say when it ends, counts as old as the one behind it, unless there are too
+    /// many of them to look at: those stay until there are too many bytes, or their time has come.
     pub(crate) fn count_older(&self, than_ms: i64, now_ms: i64) -> Result<usize, StoreError> {
         let mut older = 0;
         for (place, block) in self.blocks::<&[u8]>(..).enumerate() {
@@ -246,7 +251,7 @@ impl Store {
             let end_ms = Head::read(&block).map_or(0, |(head, ..)| head.last_ms);
             if (1..than_ms).contains(&end_ms) {
                 older = place + 1;
-            } else if (1..=now_ms).contains(&end_ms) {
+            } else if (1..=now_ms).contains(&end_ms) || place - older >= FUTURE_BLOCKS_MAX {
                 break;
             }
         }
@@ -360,3 +365,6 @@ pub(crate) fn is_damage(error: &StoreError) -> bool {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;
