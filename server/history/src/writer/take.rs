@@ -11,7 +11,7 @@ const BATCH_DAMAGED: BlockError = BlockError("a batch is damaged");
 
 /// While something comes all the time, a block that is not full is written this often, by the time of
 /// the entries.
-const WRITE_INTERVAL_MS: i64 = 1000;
+const WRITE_INTERVAL_MS: u64 = 1000;
 
 impl Writer {
     pub(super) fn take(&mut self, batch: &Batch) {
@@ -20,7 +20,9 @@ impl Writer {
             while !input.is_empty() {
                 recorded += u64::from(writer.take_part(store, tail, &mut input)?);
             }
-            if tail.block().head().last_ms - writer.written_ms >= WRITE_INTERVAL_MS {
+            // The clock of the next leader may be an earlier one.
+            let last_ms = tail.block().head().last_ms;
+            if last_ms.abs_diff(writer.written_ms) >= WRITE_INTERVAL_MS {
                 writer.write(store, tail)?;
             }
             Ok(())

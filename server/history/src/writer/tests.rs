@@ -12,6 +12,7 @@ use super::*;
 use crate::entry::{Entry, EntryKind};
 use crate::query::Subject;
 
+mod alone;
 mod failures;
 
 /// How often a test looks whether something is there.
