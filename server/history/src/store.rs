@@ -332,9 +332,15 @@ impl Store {
         Arc::ptr_eq(&self.is_damage_logged, &other.is_damage_logged)
     }
 
+    /// Writes everything to the files.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.db.flush()?;
+        Ok(())
+    }
+
     /// Hands everything to the system's cache, and closes the files.
     pub(crate) fn close(self) -> Result<(), StoreError> {
-        self.db.flush()?;
+        self.flush()?;
         panics::forget(&self.directory);
         Ok(())
     }

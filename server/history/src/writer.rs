@@ -23,7 +23,7 @@ use crate::store::{self, Place, Store, StoreError};
 use crate::tail::Tail;
 
 /// After an error the files are opened again after this pause, and each time after twice the one
-/// before.
+/// before. It begins anew when there was no error for as long as the longest one.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
 
@@ -178,8 +178,10 @@ struct Writer {
     unlooked: u32,
     /// The time of the latest entry that was written.
     written_ms: i64,
-    /// The next attempt to open the files, and the pause before it; none if they are open.
-    retry: Option<(Instant, Duration)>,
+    /// The next attempt to open the files; none if they are open.
+    retry: Option<Instant>,
+    /// The last pause after an error, and its end.
+    paused: Option<(Instant, Duration)>,
     /// The last transaction that was handed over while they were not.
     missed: Option<Zxid>,
 }
@@ -196,6 +198,7 @@ impl Writer {
             unlooked: 0,
             written_ms: 0,
             retry: None,
+            paused: None,
             missed: None,
         }
     }
@@ -252,6 +255,10 @@ impl Writer {
                 tail.gap(through, GapReason::Disk);
             }
             writer.write(store, tail)?;
+            if writer.retry.is_some() {
+                // What was written may have come to memory alone.
+                store.flush()?;
+            }
             writer.trim_bytes(store)
         });
         if is_open && self.retry.take().is_some() {
@@ -262,7 +269,7 @@ impl Writer {
 
     /// Opens the files again, if it is time.
     fn retry_if_due(&mut self) {
-        if self.retry.is_some_and(|(at, _)| now() >= at) {
+        if self.retry.is_some_and(|at| now() >= at) {
             self.open();
         }
     }
@@ -274,7 +281,7 @@ impl Writer {
         loop {
             self.retry_if_due();
             let pause = match self.retry {
-                Some((at, _)) => at.saturating_duration_since(now()),
+                Some(at) => at.saturating_duration_since(now()),
                 None if is_idle => return messages.recv().ok(),
                 None => PAUSE,
             };
@@ -369,9 +376,10 @@ impl Writer {
             panics::mark(&self.options.directory);
         }
         let directory = self.options.directory.display();
-        let pause = match self.retry {
-            Some((_, pause)) => RETRY_PAUSE_MAX.min(2 * pause),
-            None => RETRY_PAUSE_MIN,
+        // Opened files may fail at the next write again, as on a disk that is nearly full.
+        let pause = match self.paused {
+            Some((end, pause)) if now() < end + RETRY_PAUSE_MAX => RETRY_PAUSE_MAX.min(2 * pause),
+            _ => RETRY_PAUSE_MIN,
         };
         let pause_ms = pause.as_millis();
         if self.retry.is_none() {
@@ -382,7 +390,8 @@ impl Writer {
         self.shared.counts.set_failing(true);
         // The lock on the directory goes with them, and the pause begins behind it.
         drop(self.replace_files(Files::Failed(error.to_string())));
-        self.retry = Some((now() + pause, pause));
+        let end = now() + pause;
+        (self.retry, self.paused) = (Some(end), Some((end, pause)));
     }
 }
 

@@ -45,3 +45,34 @@ fn a_leader_whose_clock_is_earlier_does_not_delay_writes() {
     writer.take(&batch(&mut packer, earlier));
     assert!(!is_unwritten(&writer));
 }
+
+fn fill_disk(writer: &mut Writer) {
+    writer.work(|_, store, _| {
+        store.is_disk_full.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+}
+
+/// Where files can be opened and some of it be written, as on a disk that is nearly full, the pause
+/// began anew with each attempt.
+#[test]
+fn pauses_grow_while_errors_follow_each_other() {
+    let directory = TempDir::new().unwrap();
+    let (mut writer, mut packer) = (open_writer(&directory), Packer::default());
+    writer.take(&batch(&mut packer, events(1..=3)));
+    for (turn, pause_ms) in [500, 1000, 2000, 4000].into_iter().enumerate() {
+        let zxid = 4 + i64::try_from(turn).unwrap();
+        writer.take(&batch(&mut packer, events(zxid..=zxid)));
+        fill_disk(&mut writer);
+        assert!(!writer.work(|_, store, _| store.put(store.end()?, &[1])));
+        assert_eq!(writer.paused.unwrap().1, Duration::from_millis(pause_ms));
+        assert!(writer.retry.is_some());
+        writer.open();
+        assert!(!writer.shared.counts.is_failing(), "it is written");
+    }
+    // Errors that are far from each other are not one.
+    writer.paused = Some((now().checked_sub(RETRY_PAUSE_MAX).unwrap(), RETRY_PAUSE_MAX));
+    writer.fail(&sled::Error::Io(io::ErrorKind::StorageFull.into()).into());
+    assert_eq!(writer.retry, Some(writer.paused.unwrap().0));
+    assert_eq!(writer.paused.unwrap().1, RETRY_PAUSE_MIN);
+}
