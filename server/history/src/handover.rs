@@ -7,7 +7,7 @@ use crate::batch::{Batch, Packer};
 use crate::counts::HistoryCounts;
 use crate::store::{Store, StoreError};
 
-/// The bytes of the events that may wait for the thread, as much as a start applies again at most
+/// The bytes of the batches that may wait for the thread, as much as a start applies again at most
 /// while the files are being opened.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 
@@ -40,7 +40,8 @@ impl Handover {
     /// Hands the batch over, or loses it: more may not wait.
     pub(crate) fn hand_over(&mut self, queued: &AtomicUsize, counts: &HistoryCounts) {
         let Self { packer, spare, .. } = self;
-        let bytes = packer.memory_bytes();
+        // A batch without events takes room as well.
+        let bytes = packer.memory_bytes() + size_of::<Message>();
         let queued_bytes = queued.load(Ordering::Relaxed);
         if queued_bytes.saturating_add(bytes) > QUEUED_BYTES_MAX {
             // Without an event, it may wait here.

@@ -319,9 +319,10 @@ impl Writer {
         let mut files = shared.files.write().unwrap_or_else(PoisonError::into_inner);
         let Files::Open { store, tail } = &mut *files else { return false };
         let worked = work(self, store, tail);
-        let last = tail.last_zxid();
+        let (last, unwritten) = (tail.last_zxid(), tail.unwritten_events());
         drop(files);
         if let Err(error) = &worked {
+            self.shared.counts.add_lost(unwritten);
             self.missed = self.missed.max(Some(last));
             self.fail(error);
         }

@@ -76,3 +76,17 @@ fn pauses_grow_while_errors_follow_each_other() {
     assert_eq!(writer.retry, Some(writer.paused.unwrap().0));
     assert_eq!(writer.paused.unwrap().1, RETRY_PAUSE_MIN);
 }
+
+/// They were counted as recorded alone.
+#[test]
+fn what_was_taken_and_cannot_be_written_is_counted_as_lost() {
+    let directory = TempDir::new().unwrap();
+    let (mut writer, mut packer) = (open_writer(&directory), Packer::default());
+    writer.take(&batch(&mut packer, events(1..=3)));
+    writer.take(&batch(&mut packer, events(4..=8)));
+    let counts = Arc::clone(&writer.shared.counts);
+    fill_disk(&mut writer);
+    assert_eq!((counts.recorded(), counts.lost()), (8, 0));
+    assert!(!writer.work(Writer::write));
+    assert_eq!((counts.recorded(), counts.lost()), (8, 5));
+}

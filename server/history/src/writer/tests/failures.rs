@@ -52,3 +52,22 @@ fn damage_that_a_query_finds_has_the_history_begin_anew() {
     assert!(!directory.path().join("history").join("damaged").exists());
     history.close();
 }
+
+/// Batches in which no event was counted as nothing: any number of them could wait.
+#[test]
+fn each_batch_that_waits_is_counted() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    wait_until("it is open", || history.find(&query(Subject::All)).is_ok());
+    // The thread waits for this, and takes nothing.
+    let reading = history.shared.files.read().unwrap();
+    for zxid in 1..=10 {
+        history.record([HistoryItem::Through(Zxid(zxid))]);
+        history.tick(NOW_MS);
+    }
+    let queued_bytes = history.shared.queued_bytes.load(Ordering::Relaxed);
+    assert!(queued_bytes >= 10 * size_of::<Message>(), "{queued_bytes} bytes");
+    drop(reading);
+    wait_until("it is taken", || history.shared.queued_bytes.load(Ordering::Relaxed) == 0);
+    history.close();
+}
