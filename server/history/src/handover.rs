@@ -1,6 +1,7 @@
 //! The queue in front of the history's thread.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::batch::{Batch, Packer};
@@ -31,6 +32,8 @@ pub(crate) struct Handover {
     pub(crate) messages: Sender<Message>,
     /// The memory of batches that the thread is done with.
     pub(crate) spare: Receiver<Vec<u8>>,
+    /// Whether the thread waits for a block to begin.
+    pub(crate) is_block_wanted: Arc<AtomicBool>,
     /// The last time at which the thread received [`Message::Trim`], by the server's wall clock; none before
     /// the first time.
     pub(crate) trimmed_ms: Option<i64>,
@@ -39,6 +42,9 @@ pub(crate) struct Handover {
 impl Handover {
     /// Hands the batch over, or loses it: more may not wait.
     pub(crate) fn hand_over(&mut self, queued: &AtomicUsize, counts: &HistoryCounts) {
+        if self.is_block_wanted.swap(false, Ordering::Relaxed) {
+            self.packer.begin_block();
+        }
         let Self { packer, spare, .. } = self;
         // A batch without events takes room as well.
         let bytes = packer.memory_bytes() + size_of::<Message>();

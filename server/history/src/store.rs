@@ -50,6 +50,8 @@ pub(crate) enum StoreError {
     Sled(#[from] sled::Error),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error("a batch of the history cannot be read, which is a defect")]
+    Batch,
     #[error("cannot write in {}: {source}", directory.display())]
     Prepare { directory: PathBuf, source: io::Error },
     #[error("cannot move {} aside: {source}", directory.display())]
@@ -356,7 +358,7 @@ fn is_locked(error: &StoreError) -> bool {
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Block(_) => true,
-        StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
+        StoreError::Batch | StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
         StoreError::Sled(error) => match error {
             sled::Error::Corruption { .. }
             | sled::Error::Unsupported(_)

@@ -1,7 +1,7 @@
 //! The history of a server, and the thread that writes it.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
@@ -87,9 +87,15 @@ impl History {
         let (messages, received) = channel();
         let (used, spare) = sync_channel(SPARE_MAX);
         let mut writer = Writer::new(options, Arc::clone(&shared), used);
+        let handover = Handover {
+            packer: Packer::default(),
+            messages,
+            spare,
+            is_block_wanted: Arc::clone(&writer.is_block_wanted),
+            trimmed_ms: None,
+        };
         let thread =
             Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
-        let handover = Handover { packer: Packer::default(), messages, spare, trimmed_ms: None };
         Ok(Self {
             shared,
             handover: Arc::new(Mutex::new(handover)),
@@ -172,6 +178,10 @@ struct Writer {
     /// Whether the block at the end has all entries of the one that is being read, and no others: the
     /// next entry is a copy then.
     is_copying: bool,
+    /// Whether a batch could not be read: the next block can be.
+    is_skipping: bool,
+    /// Has a block begin.
+    is_block_wanted: Arc<AtomicBool>,
     /// Where the block at the end is written; none before the files are open.
     place: Option<Place>,
     /// Blocks that were written since the bytes of the files were looked at.
@@ -194,6 +204,8 @@ impl Writer {
             used,
             reader: Reader::default(),
             is_copying: false,
+            is_skipping: false,
+            is_block_wanted: Arc::default(),
             place: None,
             unlooked: 0,
             written_ms: 0,

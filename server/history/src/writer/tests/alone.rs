@@ -90,3 +90,38 @@ fn what_was_taken_and_cannot_be_written_is_counted_as_lost() {
     assert!(!writer.work(Writer::write));
     assert_eq!((counts.recorded(), counts.lost()), (8, 5));
 }
+
+fn found_alone(writer: &Writer) -> Vec<i64> {
+    let files = writer.shared.files.read().unwrap();
+    let Files::Open { store, tail } = &*files else { panic!("{files:?}") };
+    zxids(&query(Subject::All).run(store, &End::of(tail)).unwrap().entries)
+}
+
+/// A defect of the hand-over had the files taken for damaged, and a whole history moved aside.
+#[test]
+fn a_batch_that_cannot_be_read_is_a_gap_up_to_the_next_block() {
+    let directory = TempDir::new().unwrap();
+    let (mut writer, mut packer) = (open_writer(&directory), Packer::default());
+    writer.take(&batch(&mut packer, events(1..=3)));
+    let mut cut = batch(&mut packer, events(4..=8));
+    cut.bytes.truncate(cut.bytes.len() - 1);
+    writer.take(&cut);
+    writer.take(&Batch { bytes: vec![0xff], ..batch(&mut packer, events(9..=10)) });
+    assert!(writer.is_block_wanted.load(Ordering::Relaxed));
+    // Its entries follow on those that were lost.
+    writer.take(&batch(&mut packer, events(11..=12)));
+    packer.begin_block();
+    writer.take(&batch(&mut packer, events(13..=14)));
+    writer.take(&batch(&mut packer, events(15..=15)));
+    assert_eq!(found_alone(&writer), [1, 2, 3, 4, 5, 6, 7, -8, -10, -12, 13, 14, 15]);
+    let counts = &writer.shared.counts;
+    assert_eq!((counts.recorded(), counts.lost(), counts.is_failing()), (10, 5, false));
+    assert!(!panics::is_marked(&writer.options.directory));
+    // The same without files.
+    fill_disk(&mut writer);
+    assert!(!writer.work(Writer::write));
+    let lost = writer.shared.counts.lost();
+    writer.take(&Batch { bytes: vec![0xff], ..batch(&mut packer, events(16..=17)) });
+    writer.take(&batch(&mut packer, events(18..=19)));
+    assert_eq!((writer.shared.counts.lost() - lost, writer.missed), (4, Some(Zxid(19))));
+}

@@ -1,6 +1,7 @@
 //! What becomes of the history when its disk fails.
 
 use super::*;
+use crate::batch::Batch;
 
 /// Has each write fail, until the files are opened again.
 fn fill_disk(history: &History) {
@@ -69,5 +70,23 @@ fn each_batch_that_waits_is_counted() {
     assert!(queued_bytes >= 10 * size_of::<Message>(), "{queued_bytes} bytes");
     drop(reading);
     wait_until("it is taken", || history.shared.queued_bytes.load(Ordering::Relaxed) == 0);
+    history.close();
+}
+
+/// The thread has a block begin, behind what is under way.
+#[test]
+fn behind_a_batch_that_cannot_be_read_it_goes_on() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=3);
+    found(&history, &query(Subject::All), 3);
+    let bytes = vec![0xff];
+    let batch = Batch { bytes, events: 0, last: Zxid(3) };
+    history.handover().send(Message::Batch(batch, 0));
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 4)), [1, 2, 3, -3]);
+    record(&history, [4]);
+    found(&history, &query(Subject::All), 5);
+    record(&history, [5]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 6)), [1, 2, 3, -3, -4, 5]);
     history.close();
 }
