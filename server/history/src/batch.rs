@@ -36,6 +36,8 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     /// How many events are in it.
     pub(crate) events: u64,
+    /// The last transaction of it, or of those before it.
+    pub(crate) last: Zxid,
 }
 
 /// Puts what was applied into a batch.
@@ -47,18 +49,15 @@ pub(crate) struct Packer {
     block_bytes: Option<usize>,
     /// What is done of the log, if the batch does not say so.
     through: Option<Zxid>,
-    /// The last transaction of the batch.
-    last: Zxid,
 }
 
 impl Default for Packer {
     fn default() -> Self {
         Self {
             writer: Writer::default(),
-            batch: Batch { bytes: Vec::with_capacity(MEMORY_BYTES), events: 0 },
+            batch: Batch { bytes: Vec::with_capacity(MEMORY_BYTES), events: 0, last: Zxid(0) },
             block_bytes: None,
             through: None,
-            last: Zxid(0),
         }
     }
 }
@@ -94,7 +93,7 @@ impl Packer {
                 self.writer.event(event, bytes);
                 self.block_bytes = Some(before_bytes + bytes.len() - begin);
                 self.batch.events += 1;
-                self.last = event.zxid;
+                self.batch.last = event.zxid;
             }
             HistoryItem::Skipped { through, .. } => self.gap(*through, GapReason::Snapshot),
             HistoryItem::Through(through) => self.through = Some(*through),
@@ -105,7 +104,12 @@ impl Packer {
     pub(crate) fn gap(&mut self, through: Zxid, reason: GapReason) {
         self.batch.bytes.push(tag::GAP | reason.code() << 4);
         varint::put_signed(&mut self.batch.bytes, through.0);
-        (self.block_bytes, self.last) = (None, through);
+        (self.block_bytes, self.batch.last) = (None, through);
+    }
+
+    /// Has the next event begin a block, which is read without what precedes it.
+    pub(crate) fn begin_block(&mut self) {
+        self.block_bytes = None;
     }
 
     /// Takes the batch, and begins the next one with this memory.
@@ -114,21 +118,21 @@ impl Packer {
             self.batch.bytes.push(tag::THROUGH);
             varint::put_signed(&mut self.batch.bytes, through.0);
         }
-        let events = mem::take(&mut self.batch.events);
+        let (events, last) = (mem::take(&mut self.batch.events), self.batch.last);
         if self.is_copied() {
             let bytes = self.batch.bytes.as_slice().to_vec();
             self.batch.bytes.clear();
-            return Batch { bytes, events };
+            return Batch { bytes, events, last };
         }
         let mut next = spare();
         next.reserve_exact(MEMORY_BYTES);
-        Batch { bytes: mem::replace(&mut self.batch.bytes, next), events }
+        Batch { bytes: mem::replace(&mut self.batch.bytes, next), events, last }
     }
 
     /// Gives the batch up, and notes that it is lost: one note, however many follow each other.
     /// Returns how many events were in it.
     pub(crate) fn lose(&mut self) -> u64 {
-        let through = self.last;
+        let through = self.batch.last;
         self.batch.bytes.clear();
         self.gap(through, GapReason::Overload);
         mem::take(&mut self.batch.events)

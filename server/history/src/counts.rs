@@ -17,7 +17,8 @@ impl HistoryCounts {
         self.recorded.load(Ordering::Relaxed)
     }
 
-    /// Returns the events that were lost since the start.
+    /// Returns the events that were lost since the start: those that were too much, and those that a
+    /// failing disk has taken, of which some were recorded.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -41,7 +41,7 @@ pub enum GapReason {
     Snapshot,
     /// More was changed than could be written.
     Overload,
-    /// What was written cannot be read.
+    /// What was written, or handed over, cannot be read.
     Damage,
     /// The files could not be written.
     Disk,

@@ -1,12 +1,14 @@
 //! The queue in front of the history's thread.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::batch::{Batch, Packer};
 use crate::counts::HistoryCounts;
+use crate::store::{Store, StoreError};
 
-/// The bytes of the events that may wait for the thread, as much as a start applies again at most
+/// The bytes of the batches that may wait for the thread, as much as a start applies again at most
 /// while the files are being opened.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 
@@ -19,6 +21,8 @@ pub(crate) enum Message {
     Batch(Batch, usize),
     /// What is too old at this time, milliseconds since 1970, is to go.
     Trim(i64),
+    /// A query has found these files damaged.
+    Damaged(Store, StoreError),
     Close,
 }
 
@@ -28,6 +32,8 @@ pub(crate) struct Handover {
     pub(crate) messages: Sender<Message>,
     /// The memory of batches that the thread is done with.
     pub(crate) spare: Receiver<Vec<u8>>,
+    /// Whether the thread waits for a block to begin.
+    pub(crate) is_block_wanted: Arc<AtomicBool>,
     /// The last time at which the thread received [`Message::Trim`], by the server's wall clock; none before
     /// the first time.
     pub(crate) trimmed_ms: Option<i64>,
@@ -36,8 +42,12 @@ pub(crate) struct Handover {
 impl Handover {
     /// Hands the batch over, or loses it: more may not wait.
     pub(crate) fn hand_over(&mut self, queued: &AtomicUsize, counts: &HistoryCounts) {
+        if self.is_block_wanted.swap(false, Ordering::Relaxed) {
+            self.packer.begin_block();
+        }
         let Self { packer, spare, .. } = self;
-        let bytes = packer.memory_bytes();
+        // A batch without events takes room as well.
+        let bytes = packer.memory_bytes() + size_of::<Message>();
         let queued_bytes = queued.load(Ordering::Relaxed);
         if queued_bytes.saturating_add(bytes) > QUEUED_BYTES_MAX {
             // Without an event, it may wait here.

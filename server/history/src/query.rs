@@ -5,7 +5,7 @@ use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::HistoryEvent;
 use zoolet_replica::state::LockName;
 
-use crate::block::{self, Head};
+use crate::block::{self, BlockError, Head};
 use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::filter::{self, Key, parent_of};
 use crate::store::{Store, StoreError};
@@ -60,6 +60,17 @@ pub struct Found {
     pub begin: Option<(Zxid, i64)>,
 }
 
+impl Found {
+    /// Adds an entry, unless there are as many as wanted; returns whether it was added.
+    fn add(&mut self, entry: Entry, limit: usize) -> bool {
+        self.truncated = self.entries.len() >= limit;
+        if !self.truncated {
+            self.entries.push(entry);
+        }
+        !self.truncated
+    }
+}
+
 /// Why nothing can be found.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
@@ -69,12 +80,6 @@ pub enum QueryError {
     /// The files cannot be used.
     #[error("the history cannot be read: {0}")]
     Failed(String),
-}
-
-impl From<StoreError> for QueryError {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.to_string())
-    }
 }
 
 /// The end of a history: the block that is being filled.
@@ -94,11 +99,16 @@ impl End {
             last_zxid: tail.last_zxid(),
         }
     }
+
+    /// The first transaction of a block; the one at the end may be empty.
+    fn begin_of(&self, head: &Head) -> Zxid {
+        if head.count > 0 { head.first_zxid } else { self.last_zxid }
+    }
 }
 
 impl Query {
     /// Looks through a history, with its end as it was a moment ago.
-    pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, QueryError> {
+    pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, StoreError> {
         let limit = self.limit.min(ENTRIES_MAX);
         // A damaged one does not say when it begins.
         let first = match store.first() {
@@ -123,49 +133,48 @@ impl Query {
         found: &mut Found,
     ) -> Result<(), StoreError> {
         let blocks = store.backward();
-        let mut latest_first = Vec::new();
-        let mut before = end.head.first.saturating_add(1);
-        let mut damaged = None;
-        let mut later = end.head.first_zxid;
+        let mut is_damaged = false;
+        // What the next block ends before: a number, and a transaction.
+        let (mut before, mut later) = (end.head.first.saturating_add(1), end.last_zxid);
         'blocks: for block in std::iter::once(Ok(end.block.clone())).chain(blocks) {
             let block = block?;
             let Ok((head, filter, bytes)) = Head::read(&block) else {
-                damaged = damaged.or(Some(later));
+                is_damaged = true;
                 continue;
             };
             if head.first >= before {
                 // What has come since the query began, and the end as it was written.
                 continue;
             }
-            if let Some(through) = damaged.take() {
-                let number = before.saturating_sub(1);
-                latest_first.push(store.damaged(number, head.last_zxid, through));
-            }
-            later = if head.count > 0 { head.first_zxid } else { later };
-            before = head.first;
-            if head.count > 0 && self.since_ms.is_some_and(|since_ms| is_before(&head, since_ms)) {
-                break;
-            }
-            if !self.may_be_in(&head, filter) {
-                continue;
-            }
-            let Ok(entries) = block::entries(&head, bytes) else {
-                damaged = Some(head.last_zxid);
+            let is_dated = head.count > 0;
+            let is_over = is_dated && self.since_ms.is_some_and(|since| is_before(&head, since));
+            let is_wanted = !is_over && self.may_be_in(&head, filter);
+            let Ok(entries) = entries_if(is_wanted, &head, bytes) else {
+                is_damaged = true;
                 continue;
             };
+            // Otherwise the end as it was written is damaged, or what has come since.
+            if std::mem::take(&mut is_damaged) && head.end() < before {
+                let gap = store.damaged(before.saturating_sub(1), head.last_zxid, later);
+                if !found.add(gap, limit) {
+                    break;
+                }
+            }
+            (before, later) = (head.first, end.begin_of(&head));
+            if is_over {
+                break;
+            }
             for entry in entries.into_iter().rev().filter(|entry| self.admits(entry)) {
-                if latest_first.len() == limit {
-                    found.truncated = true;
+                if !found.add(entry, limit) {
                     break 'blocks;
                 }
-                latest_first.push(entry);
             }
         }
-        if let Some(through) = damaged {
-            latest_first.push(store.damaged(before.saturating_sub(1), Zxid(0), through));
+        if is_damaged && before > 1 {
+            found.add(store.damaged(before.saturating_sub(1), Zxid(0), later), limit);
         }
-        latest_first.reverse();
-        found.entries = latest_first;
+        // The latest came first.
+        found.entries.reverse();
         Ok(())
     }
 
@@ -178,7 +187,7 @@ impl Query {
     ) -> Result<(), StoreError> {
         if after > found.last {
             // Numbers have begun anew, or a kill has taken the last ones: who follows goes on from here.
-            found.entries.push(removed(found.last, Zxid(0), end.last_zxid));
+            found.add(removed(found.last, Zxid(0), end.last_zxid), limit);
             return Ok(());
         }
         let mut expected = after.saturating_add(1);
@@ -188,7 +197,7 @@ impl Query {
             let head = block.as_ref().ok().and_then(|block| Head::read(block).ok());
             head.is_none_or(|(head, ..)| head.first < end.head.first)
         });
-        for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
+        'blocks: for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
             let block = block?;
             let Ok((head, filter, bytes)) = Head::read(&block) else {
                 is_damaged = true;
@@ -198,31 +207,34 @@ impl Query {
                 (is_damaged, known) = (false, head.last_zxid);
                 continue;
             }
-            let number = head.first.saturating_sub(1);
-            if std::mem::take(&mut is_damaged) {
-                found.entries.push(store.damaged(number, known, head.first_zxid));
-            } else if head.first > expected {
-                found.entries.push(removed(number, known, head.first_zxid));
-            }
-            expected = head.end();
-            let before = std::mem::replace(&mut known, head.last_zxid);
-            if !self.may_be_in(&head, filter) {
-                continue;
-            }
-            let Ok(entries) = block::entries(&head, bytes) else {
-                let number = head.end().saturating_sub(1);
-                found.entries.push(store.damaged(number, before, head.last_zxid));
+            let is_wanted = self.may_be_in(&head, filter);
+            let Ok(entries) = entries_if(is_wanted, &head, bytes) else {
+                is_damaged = true;
                 continue;
             };
+            let was_damaged = std::mem::take(&mut is_damaged);
+            // Those who follow may have seen what is damaged now, or the gap.
+            if head.first > expected {
+                let (number, through) = (head.first.saturating_sub(1), end.begin_of(&head));
+                let gap = if was_damaged {
+                    store.damaged(number, known, through)
+                } else {
+                    removed(number, known, through)
+                };
+                if !found.add(gap, limit) {
+                    break;
+                }
+            }
+            (expected, known) = (head.end(), head.last_zxid);
             let news = entries.into_iter().filter(|entry| entry.number > after);
             for entry in news.filter(|entry| self.admits(entry)) {
-                if found.entries.len() == limit {
-                    found.truncated = true;
-                    found.last = found.entries.last().map_or(after, |last| last.number);
-                    return Ok(());
+                if !found.add(entry, limit) {
+                    break 'blocks;
                 }
-                found.entries.push(entry);
             }
+        }
+        if found.truncated {
+            found.last = found.entries.last().map_or(after, |last| last.number);
         }
         Ok(())
     }
@@ -250,6 +262,11 @@ impl Query {
             && self.until_ms.is_none_or(|until_ms| event.time_ms < until_ms)
             && self.subject.has(event)
     }
+}
+
+/// The entries of a block, if they are wanted.
+fn entries_if(is_wanted: bool, head: &Head, bytes: &[u8]) -> Result<Vec<Entry>, BlockError> {
+    if is_wanted { block::entries(head, bytes) } else { Ok(Vec::new()) }
 }
 
 /// A gap before the first block, or in the place of blocks that were removed a moment ago.
@@ -290,3 +307,6 @@ fn is_place(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     LockName::parse(name).is_some()
 }
+
+#[cfg(test)]
+mod tests;

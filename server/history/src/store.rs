@@ -32,6 +32,10 @@ const BLOCKS: u8 = 7;
 /// How many groups ahead there are keys: so that the last leaf, which is split next, has no block.
 const GROUPS_AHEAD: u64 = 3;
 
+/// How many blocks from the future are looked at, one behind the other, for one behind them that is
+/// too old: some 10 MB are read.
+const FUTURE_BLOCKS_MAX: usize = 1024;
+
 /// How often, and after which pause, a directory is tried again that is open elsewhere.
 const LOCK_ATTEMPTS: usize = 300;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
@@ -46,6 +50,8 @@ pub(crate) enum StoreError {
     Sled(#[from] sled::Error),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error("a batch of the history cannot be read, which is a defect")]
+    Batch,
     #[error("cannot write in {}: {source}", directory.display())]
     Prepare { directory: PathBuf, source: io::Error },
     #[error("cannot move {} aside: {source}", directory.display())]
@@ -237,7 +243,8 @@ impl Store {
     }
 
     /// How many of the first blocks end before a time, which precedes `now_ms`. One from the future,
-    /// or that does not say when it ends, counts as old as the one behind it.
+    /// or that does not say when it ends, counts as old as the one behind it, unless there are too
+    /// many of them to look at: those stay until there are too many bytes, or their time has come.
     pub(crate) fn count_older(&self, than_ms: i64, now_ms: i64) -> Result<usize, StoreError> {
         let mut older = 0;
         for (place, block) in self.blocks::<&[u8]>(..).enumerate() {
@@ -246,7 +253,7 @@ impl Store {
             let end_ms = Head::read(&block).map_or(0, |(head, ..)| head.last_ms);
             if (1..than_ms).contains(&end_ms) {
                 older = place + 1;
-            } else if (1..=now_ms).contains(&end_ms) {
+            } else if (1..=now_ms).contains(&end_ms) || place - older >= FUTURE_BLOCKS_MAX {
                 break;
             }
         }
@@ -278,20 +285,29 @@ impl Store {
         // Invariant: the blocks of the lower group are not behind the entry, if any are not.
         while low < high {
             let middle = high - (high - low) / 2;
-            let first = self.blocks(Place { group: middle, slot: 0 }.key()..).next().transpose()?;
-            let first =
-                first.map(|(_, bytes)| Ok::<_, StoreError>(Head::read(&bytes)?.0)).transpose()?;
-            if first.is_some_and(|head| head.first <= entry) {
-                low = middle;
-            } else {
-                high = middle - 1;
+            match self.first_from(middle, high)? {
+                Some((group, head)) if head.first <= entry => low = group,
+                _ => high = middle - 1,
             }
         }
         let from = Place { group: low, slot: 0 }.key();
         Ok(self.blocks(from..).map(|block| Ok(block?.1)))
     }
 
-    /// A gap in the place of blocks that cannot be read; that is logged once.
+    /// The first block in these groups whose head can be read: its group, and the head.
+    fn first_from(&self, low: u64, high: u64) -> Result<Option<(u64, Head)>, StoreError> {
+        for block in self.blocks(Place { group: low, slot: 0 }.key()..) {
+            let (key, bytes) = block?;
+            let Some(place) = Place::of(&key).filter(|place| place.group <= high) else { break };
+            if let Ok((head, ..)) = Head::read(&bytes) {
+                return Ok(Some((place.group, head)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A gap in the place of blocks that cannot be read, with the number of the last entry in them;
+    /// that is logged once.
     pub(crate) fn damaged(&self, number: u64, after: Zxid, through: Zxid) -> Entry {
         if !self.is_damage_logged.swap(true, Ordering::Relaxed) {
             let directory = self.directory.display();
@@ -313,9 +329,20 @@ impl Store {
         self.db.insert(key, bytes).unwrap();
     }
 
+    /// Whether another one is of the same files, and was not opened before or after it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.is_damage_logged, &other.is_damage_logged)
+    }
+
+    /// Writes everything to the files.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.db.flush()?;
+        Ok(())
+    }
+
     /// Hands everything to the system's cache, and closes the files.
     pub(crate) fn close(self) -> Result<(), StoreError> {
-        self.db.flush()?;
+        self.flush()?;
         panics::forget(&self.directory);
         Ok(())
     }
@@ -331,7 +358,7 @@ fn is_locked(error: &StoreError) -> bool {
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Block(_) => true,
-        StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
+        StoreError::Batch | StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
         StoreError::Sled(error) => match error {
             sled::Error::Corruption { .. }
             | sled::Error::Unsupported(_)
@@ -346,3 +373,6 @@ pub(crate) fn is_damage(error: &StoreError) -> bool {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ pub(crate) struct Tail {
     block: BlockBuilder,
     /// Whether the block has entries that sled has not.
     is_unwritten: bool,
+    /// How many events it has that sled has not.
+    unwritten_events: u64,
     last_zxid: Zxid,
     /// How many entries have that zxid.
     at_last: u32,
@@ -26,6 +28,7 @@ impl Tail {
         Self {
             block: BlockBuilder::new(last.map_or(1, Head::end), last.map_or(0, |it| it.last_ms)),
             is_unwritten: false,
+            unwritten_events: 0,
             last_zxid: last.map_or(Zxid(0), |head| head.last_zxid),
             at_last: last.map_or(0, |head| head.at_last),
             again: 0,
@@ -43,6 +46,10 @@ impl Tail {
 
     pub(crate) fn is_unwritten(&self) -> bool {
         self.is_unwritten
+    }
+
+    pub(crate) fn unwritten_events(&self) -> u64 {
+        self.unwritten_events
     }
 
     /// Whether an event of this transaction is to be added, as it must be then: a server that starts
@@ -67,15 +74,19 @@ impl Tail {
     /// Adds an event.
     pub(crate) fn event(&mut self, event: &HistoryEvent) {
         self.block.event(event);
-        self.block.reached(self.last_zxid, self.at_last);
-        self.is_unwritten = true;
+        self.added_event();
     }
 
     /// Adds an event as it was handed over.
     pub(crate) fn copy(&mut self, bytes: &[u8], reader: &Reader, outline: &Outline) {
         self.block.copy(bytes, reader, outline);
+        self.added_event();
+    }
+
+    fn added_event(&mut self) {
         self.block.reached(self.last_zxid, self.at_last);
         self.is_unwritten = true;
+        self.unwritten_events += 1;
     }
 
     /// Whether a gap up to this transaction is one: not if the history goes as far. What is lost of
@@ -116,7 +127,7 @@ impl Tail {
 
     /// The block is in sled as it is now.
     pub(crate) fn written(&mut self) {
-        self.is_unwritten = false;
+        (self.is_unwritten, self.unwritten_events) = (false, 0);
     }
 
     /// Begins the next block; the one before is written.

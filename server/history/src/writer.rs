@@ -1,7 +1,7 @@
 //! The history of a server, and the thread that writes it.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
@@ -12,8 +12,7 @@ use tracing::{debug, info, warn};
 use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
-use crate::batch::{Batch, Packer, Part};
-use crate::block::BlockError;
+use crate::batch::Packer;
 use crate::counts::HistoryCounts;
 use crate::entries::Reader;
 use crate::entry::GapReason;
@@ -24,22 +23,15 @@ use crate::store::{self, Place, Store, StoreError};
 use crate::tail::Tail;
 
 /// After an error the files are opened again after this pause, and each time after twice the one
-/// before.
+/// before. It begins anew when there was no error for as long as the longest one.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// How many batches' memory is kept for the next ones.
 const SPARE_MAX: usize = 4;
 
-/// What was handed over cannot be read, which means a defect.
-const BATCH_DAMAGED: BlockError = BlockError("a batch is damaged");
-
 /// A block that is not full is written when nothing has come for this time.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// While something comes all the time, a block that is not full is written this often, by the time of
-/// the entries.
-const WRITE_INTERVAL_MS: i64 = 1000;
 
 /// The number of blocks after which the bytes of the files are looked at.
 const BLOCKS_PER_LOOK: u32 = 64;
@@ -95,9 +87,15 @@ impl History {
         let (messages, received) = channel();
         let (used, spare) = sync_channel(SPARE_MAX);
         let mut writer = Writer::new(options, Arc::clone(&shared), used);
+        let handover = Handover {
+            packer: Packer::default(),
+            messages,
+            spare,
+            is_block_wanted: Arc::clone(&writer.is_block_wanted),
+            trimmed_ms: None,
+        };
         let thread =
             Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
-        let handover = Handover { packer: Packer::default(), messages, spare, trimmed_ms: None };
         Ok(Self {
             shared,
             handover: Arc::new(Mutex::new(handover)),
@@ -149,7 +147,13 @@ impl History {
             Files::Failed(why) => return Err(QueryError::Failed(why.clone())),
             Files::Open { store, tail } => (store.clone(), End::of(tail)),
         };
-        query.run(&store, &end)
+        query.run(&store, &end).map_err(|error| {
+            let failed = QueryError::Failed(error.to_string());
+            if store::is_damage(&error) {
+                self.handover().send(Message::Damaged(store, error));
+            }
+            failed
+        })
     }
 
     /// Writes what is queued, and closes the files. Blocks.
@@ -174,14 +178,20 @@ struct Writer {
     /// Whether the block at the end has all entries of the one that is being read, and no others: the
     /// next entry is a copy then.
     is_copying: bool,
+    /// Whether a batch could not be read: the next block can be.
+    is_skipping: bool,
+    /// Has a block begin.
+    is_block_wanted: Arc<AtomicBool>,
     /// Where the block at the end is written; none before the files are open.
     place: Option<Place>,
     /// Blocks that were written since the bytes of the files were looked at.
     unlooked: u32,
     /// The time of the latest entry that was written.
     written_ms: i64,
-    /// The next attempt to open the files, and the pause before it; none if they are open.
-    retry: Option<(Instant, Duration)>,
+    /// The next attempt to open the files; none if they are open.
+    retry: Option<Instant>,
+    /// The last pause after an error, and its end.
+    paused: Option<(Instant, Duration)>,
     /// The last transaction that was handed over while they were not.
     missed: Option<Zxid>,
 }
@@ -194,10 +204,13 @@ impl Writer {
             used,
             reader: Reader::default(),
             is_copying: false,
+            is_skipping: false,
+            is_block_wanted: Arc::default(),
             place: None,
             unlooked: 0,
             written_ms: 0,
             retry: None,
+            paused: None,
             missed: None,
         }
     }
@@ -216,6 +229,13 @@ impl Writer {
                 }
                 Message::Trim(now_ms) => {
                     self.work(|writer, store, _| writer.trim_age(store, now_ms));
+                }
+                Message::Damaged(damaged, error) => {
+                    // If the files were opened again since then, they are others.
+                    let check = |store: &Store| {
+                        if store.is_same(&damaged) { Err(error) } else { Ok(()) }
+                    };
+                    self.work(|_, store, _| check(store));
                 }
                 Message::Close => break,
             }
@@ -247,6 +267,10 @@ impl Writer {
                 tail.gap(through, GapReason::Disk);
             }
             writer.write(store, tail)?;
+            if writer.retry.is_some() {
+                // What was written may have come to memory alone.
+                store.flush()?;
+            }
             writer.trim_bytes(store)
         });
         if is_open && self.retry.take().is_some() {
@@ -257,7 +281,7 @@ impl Writer {
 
     /// Opens the files again, if it is time.
     fn retry_if_due(&mut self) {
-        if self.retry.is_some_and(|(at, _)| now() >= at) {
+        if self.retry.is_some_and(|at| now() >= at) {
             self.open();
         }
     }
@@ -269,7 +293,7 @@ impl Writer {
         loop {
             self.retry_if_due();
             let pause = match self.retry {
-                Some((at, _)) => at.saturating_duration_since(now()),
+                Some(at) => at.saturating_duration_since(now()),
                 None if is_idle => return messages.recv().ok(),
                 None => PAUSE,
             };
@@ -279,104 +303,6 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
-    }
-
-    fn take(&mut self, batch: &Batch) {
-        let (mut recorded, mut input) = (0, batch.bytes.as_slice());
-        self.work(|writer, store, tail| {
-            while !input.is_empty() {
-                recorded += u64::from(writer.take_part(store, tail, &mut input)?);
-            }
-            if tail.block().head().last_ms - writer.written_ms >= WRITE_INTERVAL_MS {
-                writer.write(store, tail)?;
-            }
-            Ok(())
-        });
-        self.shared.counts.add_recorded(recorded);
-        self.miss(input);
-    }
-
-    /// Looks over what cannot be written, up to where it goes.
-    fn miss(&mut self, mut input: &[u8]) {
-        let mut lost = 0;
-        while let Some(part) = Part::next(&mut input) {
-            let through = match part {
-                Part::Block => {
-                    self.reader.clear();
-                    continue;
-                }
-                Part::Through(through) | Part::Gap(through, _) => through,
-                Part::Event => {
-                    let Some(outline) = self.reader.outline(&mut input) else { break };
-                    lost += 1;
-                    outline.zxid
-                }
-            };
-            self.missed = self.missed.max(Some(through));
-        }
-        self.shared.counts.add_lost(lost);
-    }
-
-    /// Takes what comes next in a batch; returns whether it was an event that the history did not
-    /// have.
-    fn take_part(
-        &mut self,
-        store: &Store,
-        tail: &mut Tail,
-        input: &mut &[u8],
-    ) -> Result<bool, StoreError> {
-        let part = Part::next(input).ok_or(BATCH_DAMAGED)?;
-        match part {
-            Part::Block => {
-                // Also if the files fail, which the reader must not notice.
-                self.reader.clear();
-                self.begin_block(store, tail)?;
-                self.is_copying = true;
-            }
-            Part::Through(through) => tail.reach(through),
-            Part::Gap(through, reason) => {
-                if tail.lacks(through, reason) {
-                    self.stop_copying(store, tail)?;
-                    tail.gap(through, reason);
-                }
-            }
-            Part::Event => return self.take_event(store, tail, input),
-        }
-        Ok(false)
-    }
-
-    fn take_event(
-        &mut self,
-        store: &Store,
-        tail: &mut Tail,
-        input: &mut &[u8],
-    ) -> Result<bool, StoreError> {
-        let zxid = self.reader.peek_zxid(input).ok_or(BATCH_DAMAGED)?;
-        if !tail.admits(zxid) {
-            self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
-            self.stop_copying(store, tail)?;
-            return Ok(false);
-        }
-        if self.is_copying {
-            let before = *input;
-            let outline = self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
-            let length = before.len() - input.len();
-            tail.copy(before.get(..length).unwrap_or_default(), &self.reader, &outline);
-        } else {
-            tail.event(&self.reader.event(input).ok_or(BATCH_DAMAGED)?);
-        }
-        if tail.block().is_full() {
-            self.begin_block(store, tail)?;
-        }
-        Ok(true)
-    }
-
-    /// What comes next is not in the block as it was handed over: another block begins.
-    fn stop_copying(&mut self, store: &Store, tail: &mut Tail) -> Result<(), StoreError> {
-        if self.is_copying {
-            self.begin_block(store, tail)?;
-        }
-        Ok(())
     }
 
     /// Writes the block at the end, and begins the next one.
@@ -405,9 +331,10 @@ impl Writer {
         let mut files = shared.files.write().unwrap_or_else(PoisonError::into_inner);
         let Files::Open { store, tail } = &mut *files else { return false };
         let worked = work(self, store, tail);
-        let last = tail.last_zxid();
+        let (last, unwritten) = (tail.last_zxid(), tail.unwritten_events());
         drop(files);
         if let Err(error) = &worked {
+            self.shared.counts.add_lost(unwritten);
             self.missed = self.missed.max(Some(last));
             self.fail(error);
         }
@@ -462,9 +389,10 @@ impl Writer {
             panics::mark(&self.options.directory);
         }
         let directory = self.options.directory.display();
-        let pause = match self.retry {
-            Some((_, pause)) => RETRY_PAUSE_MAX.min(2 * pause),
-            None => RETRY_PAUSE_MIN,
+        // Opened files may fail at the next write again, as on a disk that is nearly full.
+        let pause = match self.paused {
+            Some((end, pause)) if now() < end + RETRY_PAUSE_MAX => RETRY_PAUSE_MAX.min(2 * pause),
+            _ => RETRY_PAUSE_MIN,
         };
         let pause_ms = pause.as_millis();
         if self.retry.is_none() {
@@ -475,7 +403,8 @@ impl Writer {
         self.shared.counts.set_failing(true);
         // The lock on the directory goes with them, and the pause begins behind it.
         drop(self.replace_files(Files::Failed(error.to_string())));
-        self.retry = Some((now() + pause, pause));
+        let end = now() + pause;
+        (self.retry, self.paused) = (Some(end), Some((end, pause)));
     }
 }
 
@@ -483,6 +412,8 @@ impl Writer {
 fn now() -> Instant {
     Instant::now()
 }
+
+mod take;
 
 #[cfg(test)]
 mod tests;

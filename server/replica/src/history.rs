@@ -195,6 +195,9 @@ impl HistoryHead {
     }
 }
 
+/// The room for items that stays when they are taken: as much as is taken at once, and more.
+const ITEMS_KEPT_MAX: usize = 4096;
+
 /// The items that were not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryItems {
@@ -231,6 +234,14 @@ impl HistoryItems {
     pub(crate) fn skip(&mut self, after: Zxid, through: Zxid) {
         self.items.push(HistoryItem::Skipped { after, through });
     }
+
+    /// Takes the items; after very many of them, their room is given back.
+    fn drain(&mut self) -> impl Iterator<Item = HistoryItem> {
+        let Self { items, through } = self;
+        let is_large = items.capacity() > ITEMS_KEPT_MAX;
+        let large = if is_large { std::mem::take(items) } else { Vec::new() };
+        large.into_iter().chain(items.drain(..)).chain(through.take().map(HistoryItem::Through))
+    }
 }
 
 impl Replica {
@@ -241,7 +252,30 @@ impl Replica {
 
     /// Takes what the history is to receive. It is for the caller to do so before there is too much.
     pub fn drain_history(&mut self) -> impl Iterator<Item = HistoryItem> {
-        let HistoryItems { items, through } = &mut self.history;
-        items.drain(..).chain(through.take().map(HistoryItem::Through))
+        self.history.drain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of a session with a million ephemerals left its hundred megabytes behind.
+    #[test]
+    fn room_for_a_large_transaction_is_given_back() {
+        let mut items = HistoryItems::default();
+        let skipped = |zxid| HistoryItem::Skipped { after: Zxid(zxid - 1), through: Zxid(zxid) };
+        for count in [100_000, 100] {
+            for zxid in 1..=count {
+                items.skip(Zxid(zxid - 1), Zxid(zxid));
+            }
+            items.end(Zxid(count));
+            let drained: Vec<_> = items.drain().collect();
+            let through = HistoryItem::Through(Zxid(count));
+            let expected: Vec<_> = (1..=count).map(skipped).chain([through]).collect();
+            assert_eq!(drained, expected);
+            assert!(items.items.capacity() <= ITEMS_KEPT_MAX);
+        }
+        assert!(items.items.capacity() >= 100, "the usual room is kept");
     }
 }

@@ -53,12 +53,6 @@ impl Reader {
         }
     }
 
-    /// The transaction of the next event.
-    pub(crate) fn peek_zxid(&self, mut input: &[u8]) -> Option<Zxid> {
-        let (_, flags) = take_first(&mut input)?;
-        self.zxid(flags, &mut input).map(Zxid)
-    }
-
     fn zxid(&self, flags: u8, input: &mut &[u8]) -> Option<i64> {
         let has_difference = flags & flag::ZXID != 0;
         let difference = if has_difference { varint::take_signed(input)? } else { 1 };

@@ -12,6 +12,9 @@ use super::*;
 use crate::entry::{Entry, EntryKind};
 use crate::query::Subject;
 
+mod alone;
+mod failures;
+
 /// How often a test looks whether something is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const LOOKS_MAX: usize = 4000;

@@ -291,7 +291,8 @@ impl Sources<'_> {
         let history = self.reports.meters.history();
         let help = "Events that the history has taken.";
         list.counter("zoolet_history_events", help, history.recorded());
-        let help = "Events that the history has lost, because more was changed than it can write.";
+        let help =
+            "Events that the history has lost: too much was changed at once, or the disk failed.";
         list.counter("zoolet_history_lost", help, history.lost());
         let help = "Whether the history cannot be written, so that nothing is recorded.";
         list.gauge("zoolet_history_failing", help, u64::from(history.is_failing()));
