@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
-use zoolet_console::{Console, Opened, Opener, PortTls};
+use zoolet_console::{Console, Malformed, Opened, Opener, Pause, PortTls, Refusals};
 use zoolet_server::embed::{self, Reports};
 use zoolet_tls::TlsError;
 
@@ -23,7 +23,6 @@ use crate::commands::SnapshotGate;
 use crate::connections::{Connections, Room};
 use crate::idle_stream::{Activity, IdleStream};
 use crate::inside::{self, InsideHttp, Insider};
-use crate::refusals::{Malformed, Pause, Refusals};
 use crate::routes::{self, Caller, Routes};
 
 /// The longest head of a request, in bytes and in headers.
