@@ -30,8 +30,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A connection is closed after this time; a page asks again on another.
-const LIFE_MAX: Duration = Duration::from_hours(1);
+/// A connection is closed after this time, whatever it is in the middle of: the certificate that it was
+/// opened with may be revoked meanwhile. A page asks again on another.
+const LIFE_MAX: Duration = Duration::from_mins(10);
 
 /// The pause when the system is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
