@@ -1,5 +1,6 @@
-//! What the operating system says about this process and its machine, and a thread to free memory on.
-//! Nothing of it decides anything about the state, so it has no seam.
+//! What the operating system says about this process and its machine, and threads of its own: to free
+//! memory on, and to work on that gives way to all others. Nothing of it decides anything about the state,
+//! so it has no seam.
 
 use std::fs;
 use std::io;

@@ -6,14 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zoolet_client::{Connector, Transport};
+use zoolet_survey::http::{self, HttpError};
 
 use crate::args::{Identity, Options};
 use crate::error::{CtlError, Exit};
@@ -85,34 +83,13 @@ impl Endpoint {
         };
         let connecting = timeout(options.timeout, self.connect(options)).await;
         let stream = connecting.map_err(|_| failed(&"it does not answer"))??;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // What it fails of, the body or the answer fails of as well.
-        let driving = tokio::spawn(connection);
         let request = self.request(command, identity)?;
-        let answer = timeout(SILENCE_MAX, sender.send_request(request)).await;
-        let answer = answer.map_err(|_| failed(&"it does not answer"))?;
-        let error = match answer {
-            Ok(answer) => return Ok(answer),
-            // The connection knows why it has ended, the request only that it has.
-            Err(error) => {
-                drop(sender);
-                match driving.await {
-                    Ok(Err(cause)) => cause,
-                    Ok(Ok(())) | Err(_) => error,
-                }
-            }
-        };
-        Err(match &error {
-            error if error.is_incomplete_message() || error.is_parse() || is_reset(error) => {
-                let message = format!("{} is not an HTTP port: {error}", self.authority);
+        http::send(stream, request, SILENCE_MAX).await.map_err(|error| match &error {
+            HttpError::NotHttp(why) => {
+                let message = format!("{} is not an HTTP port: {why}", self.authority);
                 CtlError::new(Exit::Connection, message).hint(HTTP_PORT)
             }
-            // TLS 1.3 reports here that the server refuses the client's certificate.
-            error => match std::error::Error::source(error) {
-                Some(source) => failed(&source),
-                None => failed(error),
-            },
+            HttpError::Late | HttpError::Failed(_) => failed(&error),
         })
     }
 
@@ -146,25 +123,24 @@ impl Endpoint {
         })
     }
 
-    pub(crate) fn request(
+    fn request(
         &self,
         command: &str,
         identity: Option<&Identity>,
     ) -> Result<Request<Empty<Bytes>>, CtlError> {
         let wrong = |why: &str| CtlError::new(Exit::InvalidInput, why);
-        let mut request =
-            Request::get(format!("{}/{command}", self.command_url)).header(HOST, &self.authority);
-        if let Some(identity) = identity {
-            let (scheme, credentials) = identity
-                .0
-                .split_once(':')
-                .ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
-            let mut header = HeaderValue::try_from(format!("{scheme} {credentials}"))
-                .map_err(|_| wrong("the identity has characters that HTTP does not carry"))?;
-            header.set_sensitive(true);
-            request = request.header(AUTHORIZATION, header);
-        }
-        request.body(Empty::new()).map_err(|error| wrong(&error.to_string()))
+        let authorization = match identity {
+            Some(identity) => {
+                let parts = identity.0.split_once(':');
+                let (scheme, credentials) =
+                    parts.ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
+                Some(format!("{scheme} {credentials}"))
+            }
+            None => None,
+        };
+        let path = format!("{}/{command}", self.command_url);
+        http::request(&self.authority, &path, authorization.as_deref())
+            .map_err(|error| wrong(&error.to_string()))
     }
 
     /// What an answer says that is not what was asked for.
@@ -191,14 +167,6 @@ impl Endpoint {
             _ => error,
         }
     }
-}
-
-/// Whether the connection was reset, as a server does that closes it with bytes unread.
-fn is_reset(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-    source.is_some_and(|error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-    })
 }
 
 /// Returns the identity of a command that needs one: the first of the options, or else the certificate
@@ -231,6 +199,8 @@ pub(crate) async fn first_reached<'a, T>(
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::AUTHORIZATION;
+
     use super::*;
 
     #[test]
@@ -254,12 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_in_no_debug_output() {
+    fn an_identity_is_the_header_of_a_request() {
         let endpoint = Endpoint::parse("a:1", "history").unwrap();
-        let identity = Identity("digest:super:secret".to_owned());
-        let request = endpoint.request("history?limit=1", Some(&identity)).unwrap();
-        assert_eq!(request.headers()[AUTHORIZATION], "digest super:secret");
-        assert_eq!(request.uri(), "/commands/history?limit=1");
-        assert!(!format!("{request:?}").contains("secret"));
+        let request = |identity: &str| {
+            endpoint.request("history?limit=1", Some(&Identity(identity.to_owned())))
+        };
+        let sent = request("digest:super:secret").unwrap();
+        assert_eq!(sent.headers()[AUTHORIZATION], "digest super:secret");
+        assert_eq!(sent.uri(), "/commands/history?limit=1");
+        assert!(!format!("{sent:?}").contains("secret"));
+        assert!(request("digest").is_err() && request("digest:a:\n").is_err());
     }
 }

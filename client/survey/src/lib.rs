@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod four_letter;
+pub mod http;
 pub mod locks;
 pub mod members;
 pub mod path;

@@ -108,7 +108,8 @@ pub(crate) struct ConsoleArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: String,
     /// The HTTP ports of the servers, in the order of --connect, host:port with commas between them;
-    /// https:// before those that speak TLS, an empty one for a server without a port. They have syncs of files, history, and more.
+    /// https:// before those that speak TLS, an empty one for a server without a port. They have syncs
+    /// of files, history, and more.
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) http: Option<HttpAddresses>,
     /// Take no logins: nothing can be changed.

@@ -82,12 +82,7 @@ pub(crate) async fn console(args: ConsoleArgs) -> Result<(), ConsoleError> {
 /// TLS of the console's own port.
 fn port_tls(args: &ConsoleArgs) -> Result<Option<PortTls>, ConsoleError> {
     let Some(key_store) = &args.tls_key_store else { return Ok(None) };
-    let password = args.tls_password_file.as_deref().map(password).transpose()?;
-    let store = |file: &Path| {
-        let mut store = StoreFile::new(file);
-        store.password = Password::new(password.as_deref().unwrap_or_default());
-        store
-    };
+    let store = stores(args.tls_password_file.as_deref())?;
     let mut settings = TlsSettings::default();
     settings.key_store = Some(store(key_store));
     settings.trust_store = args.tls_trust_store.as_deref().map(store);
@@ -110,12 +105,7 @@ fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
     options.tls_name = args.behind_tls;
     options.watches_always = true;
     if let Some(trust_store) = &args.trust_store {
-        let password = args.store_password_file.as_deref().map(password).transpose()?;
-        let store = |file: &Path| {
-            let mut store = StoreFile::new(file);
-            store.password = Password::new(password.as_deref().unwrap_or_default());
-            store
-        };
+        let store = stores(args.store_password_file.as_deref())?;
         let mut tls = TlsOptions::new()
             .trust_store(store(trust_store))
             .verify_server_name(!args.any_server_name);
@@ -129,6 +119,16 @@ fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
         return Err(ConsoleError::Https(address.to_owned()));
     }
     Ok(options)
+}
+
+/// Returns what makes stores of files, with the password that they share.
+fn stores(password_file: Option<&Path>) -> Result<impl Fn(&Path) -> StoreFile, ConsoleError> {
+    let password = password_file.map(password).transpose()?.unwrap_or_default();
+    Ok(move |file: &Path| {
+        let mut store = StoreFile::new(file);
+        store.password = Password::new(password.as_str());
+        store
+    })
 }
 
 /// Reads a password: the first line of its file.

@@ -3,15 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Limited};
+use hyper::StatusCode;
 use serde_json::Value;
 use tokio::time::timeout;
 use zoolet_client::Connector;
+use zoolet_survey::http::{self, HttpError};
 
 use crate::logins::Proof;
 use crate::options::HttpEnd;
@@ -41,24 +38,19 @@ async fn get(end: &HttpEnd, command: &str, identity: Option<&Proof>) -> Result<V
         Some(Proof::Digest(_)) | None => &end.connector,
     };
     let stream = connector.connect(&end.authority).await?;
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| broken(&error))?;
-    // What it fails of, the answer fails of as well.
-    tokio::spawn(async move { drop(connection.await) });
-    let mut request = Request::get(format!("/commands/{command}")).header(HOST, &end.authority);
-    if let Some(identity) = identity {
-        let value = match identity {
-            Proof::Digest(credentials) => format!("digest {}", credentials.0),
-            // The connection shows it.
-            Proof::Certificate(..) => "x509 certificate".to_owned(),
-        };
-        let mut value = HeaderValue::try_from(value)
-            .map_err(|_| broken(&"the password has characters that HTTP does not carry"))?;
-        value.set_sensitive(true);
-        request = request.header(AUTHORIZATION, value);
-    }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|error| broken(&error))?;
-    let answer = sender.send_request(request).await.map_err(|error| broken(&error))?;
+    let authorization = identity.map(|identity| match identity {
+        Proof::Digest(credentials) => format!("digest {}", credentials.0),
+        // The connection shows it.
+        Proof::Certificate(..) => "x509 certificate".to_owned(),
+    });
+    let path = format!("/commands/{command}");
+    let request = http::request(&end.authority, &path, authorization.as_deref());
+    let request = request.map_err(|error| broken(&error))?;
+    let answer = http::send(stream, request, COMMAND_TIME).await;
+    let answer = answer.map_err(|error| match error {
+        HttpError::Late => Silence::Late,
+        HttpError::NotHttp(why) | HttpError::Failed(why) => broken(&why),
+    })?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| broken(&error))?.to_bytes();
@@ -72,4 +64,68 @@ async fn get(end: &HttpEnd, command: &str, identity: Option<&Proof>) -> Result<V
     }
     let why = error.map_or_else(|| format!("the answer is {status}"), str::to_owned);
     Err(Silence::Refused { status: status.as_u16(), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use zoolet_client::{Connecting, Transport};
+
+    use super::*;
+    use crate::options::SharedConnector;
+
+    /// A server that refuses the client's certificate: with TLS 1.3 the first read reports it.
+    #[derive(Debug)]
+    struct Refusing;
+
+    impl AsyncRead for Refusing {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::Error::other("received fatal alert: CertificateRequired")))
+        }
+    }
+
+    impl AsyncWrite for Refusing {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[derive(Debug)]
+    struct ToRefusing;
+
+    impl Connector for ToRefusing {
+        fn connect<'a>(&'a self, _address: &'a str) -> Connecting<'a> {
+            Box::pin(async { Ok(Box::new(Refusing) as Box<dyn Transport>) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_certificate_is_the_reason() {
+        let connector = SharedConnector::new(ToRefusing);
+        let end = HttpEnd { authority: "a:1".to_owned(), connector };
+        let Err(Silence::Unreachable(why)) = command(&end, "monitor", None).await else {
+            panic!("it is refused");
+        };
+        assert!(why.contains("CertificateRequired"), "{why}");
+    }
 }

@@ -121,7 +121,8 @@ impl Console {
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        let login = self.state.logins.find(&head.headers, caller.certificate.as_deref());
+        let shown = (caller.is_secure, caller.certificate.as_deref());
+        let login = self.state.logins.find(&head.headers, shown);
         let asked = Asked { query, login };
         match head.method {
             Method::GET | Method::HEAD => self.read(name, &asked, caller).await,

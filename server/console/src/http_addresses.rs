@@ -53,16 +53,19 @@ impl FromStr for HttpAddresses {
     fn from_str(text: &str) -> Result<Self, HttpAddressesError> {
         let parse = |part: &str| {
             let part = part.trim();
-            let secure = part.strip_prefix("https://");
-            let plain = part.strip_prefix("http://").unwrap_or(part);
-            let (is_tls, part) = (secure.is_some(), secure.unwrap_or(plain).trim_end_matches('/'));
             if part.is_empty() {
                 return Ok(None);
             }
             let address = || part.to_owned();
-            match part.rsplit_once(':') {
+            let secure = part.strip_prefix("https://");
+            let plain = part.strip_prefix("http://").unwrap_or(part);
+            let authority = secure.unwrap_or(plain).trim_end_matches('/');
+            match authority.rsplit_once(':') {
                 Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok_and(|p| p > 0) => {
-                    Ok(Some(HttpAddress { authority: address(), is_tls }))
+                    Ok(Some(HttpAddress {
+                        authority: authority.to_owned(),
+                        is_tls: secure.is_some(),
+                    }))
                 }
                 _ => Err(HttpAddressesError { address: address() }),
             }

@@ -27,7 +27,7 @@ pub(crate) fn shown(state: &State, asked: &Asked, caller: &Caller) -> Value {
         "logins": state.options.logins,
         // The name that a login by certificate would have.
         "certificate": certificate.and_then(|shown| name_of(shown).ok()),
-        "http": state.options.http.known().count(),
+        "http": state.options.http_ends().count(),
     })
 }
 

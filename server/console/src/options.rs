@@ -64,20 +64,22 @@ impl ConsoleOptions {
         self
     }
 
-    /// Returns the HTTP port of a server of the connect string, counted from 0.
+    /// Returns the HTTP port of a server of the connect string, counted from 0; `None` if it is not known,
+    /// or not how it is reached.
     pub(crate) fn http_end(&self, index: usize) -> Option<HttpEnd> {
-        self.http.of(index).map(|address| self.end(address))
+        self.end(self.http.of(index)?)
     }
 
-    /// Returns all HTTP ports that are known.
+    /// Returns all HTTP ports that can be asked.
     pub(crate) fn http_ends(&self) -> impl Iterator<Item = HttpEnd> {
-        self.http.known().map(|address| self.end(address))
+        self.http.known().filter_map(|address| self.end(address))
     }
 
-    fn end(&self, address: &HttpAddress) -> HttpEnd {
-        let secure = self.https_connector.as_ref().filter(|_| address.is_tls);
-        let connector = secure.unwrap_or(&self.http_connector).clone();
-        HttpEnd { authority: address.authority.clone(), connector }
+    /// Requests carry passwords: a port that speaks TLS is asked over TLS or not at all.
+    fn end(&self, address: &HttpAddress) -> Option<HttpEnd> {
+        let connector =
+            if address.is_tls { self.https_connector.as_ref()? } else { &self.http_connector };
+        Some(HttpEnd { authority: address.authority.clone(), connector: connector.clone() })
     }
 }
 
@@ -106,5 +108,24 @@ impl Connector for SharedConnector {
 
     fn resolve<'a>(&'a self, address: &'a str) -> Resolving<'a> {
         self.0.resolve(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_speaks_tls_is_never_asked_in_plain_text() {
+        let mut options = ConsoleOptions::new("a:1,b:2".parse().unwrap());
+        options.http = "a:8080,https://b:8080".parse().unwrap();
+        let all = |options: &ConsoleOptions| {
+            options.http_ends().map(|end| end.authority).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&options), ["a:8080"]);
+        assert!(options.http_end(0).is_some() && options.http_end(1).is_none());
+        options.https_connector = Some(SharedConnector::new(TcpConnector));
+        assert_eq!(all(&options), ["a:8080", "b:8080"]);
+        assert!(options.http_end(1).is_some());
     }
 }

@@ -14,12 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 use zoolet_tls::TlsError;
 
 use crate::console::{Caller, Console};
 use crate::opening::{Opened, Opener, PortTls};
 use crate::options::ConsoleOptions;
+use crate::refusals::{Malformed, Pause, Refusals};
 
 /// The most connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 256;
@@ -29,8 +30,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A connection is closed after this time; a page asks again on another.
-const LIFE_MAX: Duration = Duration::from_hours(1);
+/// A connection is closed after this time, whatever it is in the middle of: the certificate that it was
+/// opened with may be revoked meanwhile. A page asks again on another.
+const LIFE_MAX: Duration = Duration::from_mins(10);
 
 /// The pause when the system is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -98,23 +100,29 @@ impl Drop for ConsolePort {
 async fn accept_all(listener: TcpListener, console: Console, opener: Opener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    let (refusals, mut failing) = (Arc::new(Refusals::default()), Pause::default());
     loop {
         // It is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let (console, opener) = (console.clone(), opener.clone());
+                let refusals = Arc::clone(&refusals);
                 connections.spawn(async move {
                     let serving = serve((stream, peer), console, opener);
-                    if timeout(LIFE_MAX, serving).await.is_err() {
-                        debug!(%peer, "old console connection closed");
+                    match timeout(LIFE_MAX, serving).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(refused)) => refusals.log(peer, &refused),
+                        Err(_) => debug!(%peer, "old console connection closed"),
                     }
                     drop(place);
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                warn!(%error, "cannot accept connections to the console; trying again");
+                if failing.is_over() {
+                    warn!(%error, "cannot accept connections to the console; trying again");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -122,15 +130,17 @@ async fn accept_all(listener: TcpListener, console: Console, opener: Opener) {
     }
 }
 
-async fn serve((stream, peer): (TcpStream, SocketAddr), console: Console, opener: Opener) {
-    let Ok(local) = stream.local_addr() else { return };
+/// Serves a connection to its end. Returns what was wrong with its last request, if something was.
+async fn serve(
+    (stream, peer): (TcpStream, SocketAddr),
+    console: Console,
+    opener: Opener,
+) -> Result<(), Malformed> {
+    let Ok(local) = stream.local_addr() else { return Ok(()) };
     let opened = match timeout(HEAD_TIME_MAX, opener.open(stream, peer.ip())).await {
         Ok(Ok(Some(opened))) => opened,
-        Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) => {
-            info!(%peer, %error, "connection to the console refused");
-            return;
-        }
+        Ok(Ok(None)) | Err(_) => return Ok(()),
+        Ok(Err(refused)) => return Err(Malformed::NotOpened(refused)),
     };
     let Opened { stream, is_secure, certificate } = opened;
     let caller =
@@ -144,7 +154,67 @@ async fn serve((stream, peer): (TcpStream, SocketAddr), console: Console, opener
         .header_read_timeout(HEAD_TIME_MAX)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-        debug!(%error, "console connection closed");
+    match http.serve_connection(TokioIo::new(stream), service).await {
+        // hyper has answered it with 400 or 431 and no text.
+        Err(error) if error.is_parse() => return Err(Malformed::Request(error)),
+        Err(error) => debug!(%peer, %error, "console connection closed"),
+        Ok(()) => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Counts the lines that a log without debug lines has.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::INFO
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[tokio::test]
+    async fn refused_connections_do_not_fill_the_log() {
+        let lines = Lines::default();
+        let _logged = tracing::subscriber::set_default(lines.clone());
+        let options = ConsoleOptions::new("127.0.0.1:1".parse().unwrap());
+        let port = ConsolePort::open("127.0.0.1:0", options, None).await.unwrap();
+        let before = lines.0.load(Ordering::Relaxed);
+        for _ in 0..5 {
+            let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
+            stream.write_all(b"\0\0\0\x2d").await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.contains("this is not HTTP"), "{answer}");
+        }
+        // The line is behind the end of the connection.
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(lines.0.load(Ordering::Relaxed) - before, 1);
     }
 }

@@ -21,7 +21,6 @@ mod idle_stream;
 mod inside;
 mod port;
 mod prometheus;
-mod refusals;
 mod routes;
 
 pub use inside::InsideHttp;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
-use zoolet_console::{Console, Opened, Opener, PortTls};
+use zoolet_console::{Caller, Console, Malformed, Opened, Opener, Pause, PortTls, Refusals};
 use zoolet_server::embed::{self, Reports};
 use zoolet_tls::TlsError;
 
@@ -23,8 +23,7 @@ use crate::commands::SnapshotGate;
 use crate::connections::{Connections, Room};
 use crate::idle_stream::{Activity, IdleStream};
 use crate::inside::{self, InsideHttp, Insider};
-use crate::refusals::{Malformed, Pause, Refusals};
-use crate::routes::{self, Caller, Routes};
+use crate::routes::{self, Connection, Routes};
 
 /// The longest head of a request, in bytes and in headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -258,9 +257,9 @@ async fn serve_opened(
         let certificate = certificate.clone();
         async move {
             let busy = activity.answering();
-            let caller = zoolet_console::Caller { peer, local, is_secure, certificate };
-            let caller = Caller { caller: &caller, activity: &activity };
-            let response = routes::answer(&serving.routes, request, caller).await;
+            let caller = Caller { peer, local, is_secure, certificate };
+            let connection = Connection { caller: &caller, activity: &activity };
+            let response = routes::answer(&serving.routes, request, connection).await;
             drop(busy);
             Ok::<_, Infallible>(response)
         }

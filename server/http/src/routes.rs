@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
-use zoolet_console::Console;
+use zoolet_console::{Caller, Console};
 use zoolet_server::embed::Reports;
 
 use crate::answer::Answer;
@@ -38,10 +38,10 @@ pub(crate) struct Routes {
     console: Arc<OnceLock<Console>>,
 }
 
-/// Where a request comes from.
+/// The connection that a request comes by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller<'a> {
-    pub(crate) caller: &'a zoolet_console::Caller,
+pub(crate) struct Connection<'a> {
+    pub(crate) caller: &'a Caller,
     pub(crate) activity: &'a Arc<Activity>,
 }
 
@@ -129,12 +129,12 @@ impl Routes {
 pub(crate) async fn answer(
     routes: &Routes,
     request: Request<Incoming>,
-    caller: Caller<'_>,
+    connection: Connection<'_>,
 ) -> Response<AnswerBody> {
     if let Some(console) = routes.console.get()
         && Console::has(request.uri().path())
     {
-        return console.answer(request, caller.caller).await.map(AnswerBody::Console);
+        return console.answer(request, connection.caller).await.map(AnswerBody::Console);
     }
     let route = routes.route(request.uri().path());
     if ![Method::GET, Method::HEAD].contains(request.method()) && !route.is_missing() {
@@ -150,7 +150,7 @@ pub(crate) async fn answer(
             Some(reports) => routes.elsewhere(move || prometheus::answer(&reports.metrics())).await,
             None => Answer::error(StatusCode::SERVICE_UNAVAILABLE, health::STARTING),
         },
-        Route::Command(name) => return run(routes, &name, &request, reports, caller).await,
+        Route::Command(name) => return run(routes, &name, &request, reports, connection).await,
         Route::Unknown => Answer::error(StatusCode::NOT_FOUND, "unknown path"),
     };
     answer.into_response()
@@ -161,7 +161,7 @@ async fn run(
     name: &str,
     request: &Request<Incoming>,
     reports: Option<Reports>,
-    caller: Caller<'_>,
+    connection: Connection<'_>,
 ) -> Response<AnswerBody> {
     let Some(command) = Command::named(name) else {
         return commands::unknown(name).into_response();
@@ -171,14 +171,14 @@ async fn run(
         query: request.uri().query().unwrap_or_default().to_owned(),
         // A header that is not text proves nothing.
         authorization: authorization.map(|value| value.to_str().unwrap_or_default().to_owned()),
-        peer: caller.caller.peer.ip(),
-        certificate: caller.caller.certificate.clone(),
+        peer: connection.caller.peer.ip(),
+        certificate: connection.caller.certificate.clone(),
     };
     if command == Command::Snapshot {
         if request.method() == Method::HEAD {
             return commands::head_only().into_response();
         }
-        let streaming = caller.activity.streaming();
+        let streaming = connection.activity.streaming();
         let begun = commands::begin_snapshot(&routes.snapshots, reports, &asked, streaming).await;
         return begun.map_or_else(Answer::into_response, Sending::into_response);
     }

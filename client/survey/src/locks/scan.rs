@@ -1,6 +1,7 @@
 //! Looking for locks below a path, within limits.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use futures_util::stream::{self, StreamExt};
 use zoolet_client::{SessionId, Stat};
@@ -122,14 +123,11 @@ pub async fn find(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Found, ReadError> {
     let Limits { znodes_max, places_max } = scope.limits;
-    let mut found = Found { queues: Queues::new(), visited: 0, is_complete: true };
+    let mut found = Found { queues: Queues::new(), visited: 0, is_complete: znodes_max > 0 };
     let mut room = places_max;
-    let mut level = vec![scope.top.to_owned()];
+    // Invariant: visited + level.len() <= znodes_max. A level is as wide as its tree otherwise.
+    let mut level: Vec<String> = iter::once(scope.top.to_owned()).take(znodes_max).collect();
     while !level.is_empty() {
-        if level.len() > znodes_max - found.visited {
-            level.truncate(znodes_max - found.visited);
-            found.is_complete = false;
-        }
         found.visited += level.len();
         progress(found.visited, found.queues.len());
         let mut lists = stream::iter(std::mem::take(&mut level))
@@ -138,7 +136,8 @@ pub async fn find(
         while let Some(listed) = lists.next().await {
             let Some((path, names, stat)) = listed? else { continue };
             let (mut listed, others) = sort_out(names, stat, scope.all);
-            level.extend(others.iter().map(|name| path::join(&path, name)));
+            let left = znodes_max - found.visited - level.len();
+            found.is_complete &= add_children(&mut level, &path, &others, left);
             let is_too_long = listed.len() > room;
             if is_too_long {
                 listed.truncate(room);
@@ -154,6 +153,12 @@ pub async fn find(
         }
     }
     Ok(found)
+}
+
+/// Adds the paths of children, up to this number of them. Returns whether none is left out.
+fn add_children(level: &mut Vec<String>, parent: &str, names: &[String], room: usize) -> bool {
+    level.extend(names.iter().take(room).map(|name| path::join(parent, name)));
+    names.len() <= room
 }
 
 /// Looks at the children of these znodes alone; those that have gone are left out.
@@ -441,5 +446,18 @@ mod tests {
         listed.truncate(2);
         assert_eq!(listed.places, [i32::MAX - 1, i32::MAX].map(name));
         assert!(listed.leases.is_empty());
+    }
+
+    #[test]
+    fn a_level_is_not_wider_than_what_is_looked_at() {
+        let names: Vec<String> = (0..3000).map(|number| format!("n{number}")).collect();
+        let (mut level, mut is_complete) = (Vec::new(), true);
+        for parent in 0..3000 {
+            let room = 20_000 - level.len();
+            is_complete &= add_children(&mut level, &format!("/{parent}"), &names, room);
+            assert_eq!(is_complete, parent < 6);
+        }
+        assert_eq!(level.len(), 20_000);
+        assert_eq!(level.last().unwrap(), "/6/n1999");
     }
 }

@@ -1,4 +1,5 @@
-//! The requests that are not HTTP as this port understands it, in the log.
+//! The connections that are not HTTP as a port understands it, in the log: for the ports of servers too,
+//! which show a console (`zoolet-http`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,14 +9,15 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
-use zoolet_console::NotOpened;
+
+use crate::opening::NotOpened;
 
 /// The pause between two lines of the same kind: a stranger must not fill the log.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Why a request was refused before it was understood.
 #[derive(Debug, Error)]
-pub(crate) enum Malformed {
+pub enum Malformed {
     /// The connection does not begin as one of this port does.
     #[error(transparent)]
     NotOpened(NotOpened),
@@ -26,11 +28,11 @@ pub(crate) enum Malformed {
 
 /// When something was logged last.
 #[derive(Debug, Default)]
-pub(crate) struct Pause(Option<Instant>);
+pub struct Pause(Option<Instant>);
 
 impl Pause {
     /// Returns whether it may be logged again, and begins the next pause if so.
-    pub(crate) fn is_over(&mut self) -> bool {
+    pub fn is_over(&mut self) -> bool {
         let is_over = self.0.is_none_or(|at| at.elapsed() >= PAUSE);
         if is_over {
             self.0 = Some(Instant::now());
@@ -41,10 +43,11 @@ impl Pause {
 
 /// Logs what was refused, the first of them for a while at a level that is shown.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<BTreeMap<&'static str, Pause>>);
+pub struct Refusals(Mutex<BTreeMap<&'static str, Pause>>);
 
 impl Refusals {
-    pub(crate) fn log(&self, peer: SocketAddr, error: &Malformed) {
+    /// Logs one, or not, if one like it was logged within ten seconds.
+    pub fn log(&self, peer: SocketAddr, error: &Malformed) {
         let (kind, is_tls) = match error {
             Malformed::NotOpened(error) => (error.kind(), matches!(error, NotOpened::Tls(_))),
             Malformed::Request(_) => ("request", false),
