@@ -15,6 +15,8 @@ use crate::wait;
 /// How long a server may take to start, on a busy machine.
 const START_MAX: Duration = Duration::from_mins(1);
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// How long a server may take to stop by itself, on a busy machine.
+const STOP_MAX: Duration = Duration::from_secs(10);
 /// The clock of a server, in its directory.
 const CLOCK: &str = "clock";
 
@@ -26,6 +28,8 @@ pub(super) struct Daemon {
     pub(super) command: Vec<OsString>,
     pub(super) clock: Option<PathBuf>,
     process: Option<ServerProcess>,
+    /// The length of its output before its latest start.
+    output_before: usize,
 }
 
 impl Daemon {
@@ -36,7 +40,7 @@ impl Daemon {
         port: u16,
         command: Vec<OsString>,
     ) -> Self {
-        Self { store, directory, port, command, clock: None, process: None }
+        Self { store, directory, port, command, clock: None, process: None, output_before: 0 }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -49,6 +53,7 @@ impl Daemon {
 
     pub(super) fn spawn(&mut self) -> Result<(), CompareError> {
         let path = self.directory.join("output");
+        self.output_before = fs::read(&path).map_or(0, |output| output.len());
         let output = File::options().create(true).append(true).open(&path);
         let output = output.map_err(CompareError::file(&path))?;
         let mut words = self.command.iter();
@@ -80,7 +85,9 @@ impl Daemon {
         if serving.is_some() && !ended {
             return Ok(());
         }
-        let output = fs::read_to_string(self.directory.join("output")).unwrap_or_default();
+        let output = fs::read(self.directory.join("output")).unwrap_or_default();
+        let output = output.get(self.output_before..).unwrap_or_default();
+        let output = String::from_utf8_lossy(output);
         let last: Vec<&str> = output.lines().rev().take(10).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         Err(self.error(format!("the server does not serve; it wrote:\n{}", last.join("\n"))))
@@ -91,6 +98,16 @@ impl Daemon {
             process.kill()?;
         }
         Ok(())
+    }
+
+    /// Ends the server by a signal on which it removes what it keeps outside of its directory. One
+    /// that has not ended in time is killed.
+    pub(super) fn stop(&mut self, signal: &str) {
+        let Some(mut process) = self.process.take() else { return };
+        if process.signal(signal).is_ok() {
+            // The server is killed by the end of `process`, if it still runs.
+            let _ = wait::until(STOP_MAX, || process.exited().ok().flatten());
+        }
     }
 
     pub(super) fn jump(&self, ahead_ms: u64) -> Result<(), CompareError> {

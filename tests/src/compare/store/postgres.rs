@@ -1,9 +1,9 @@
 //! `PostgreSQL`: one server.
 
 use std::ffi::OsString;
-use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -12,8 +12,13 @@ use super::daemon::{self, Daemon};
 use super::mariadb::{give_to, is_root};
 use super::{Store, StoreOptions};
 use crate::ports::PortLease;
+use crate::wait;
 
 const NAME: &str = "PostgreSQL";
+/// What a server writes that finds processes of its predecessor.
+const SHARED_MEMORY_IN_USE: &str = "pre-existing shared memory block";
+/// How long those may take to end.
+const FREED_MAX: Duration = Duration::from_secs(30);
 /// One call each: `CREATE DATABASE` cannot be part of a transaction.
 const CREATE: [&str; 2] = ["CREATE ROLE locks LOGIN", "CREATE DATABASE locks OWNER locks"];
 const TABLES: &str = "\
@@ -86,6 +91,13 @@ fn ask(daemon: &Daemon, database: &str, statement: &str) -> Result<String, Compa
     daemon::output(NAME, client.args(["-c", statement]))
 }
 
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // A killed server leaves a segment of System V and files in /dev/shm behind.
+        self.daemon.stop("INT");
+    }
+}
+
 impl Store for Postgres {
     fn addresses(&self) -> Vec<SocketAddr> {
         vec![self.daemon.address()]
@@ -100,17 +112,17 @@ impl Store for Postgres {
     }
 
     fn restart(&mut self, _: &[usize]) -> Result<(), CompareError> {
-        // Processes of a killed server end when they notice; a start before that is refused.
-        let pid_file = self.daemon.directory.join("data").join("postmaster.pid");
-        let mut attempts = 0;
-        loop {
-            self.daemon.spawn()?;
+        // A start is refused as long as processes of the killed server have its shared memory.
+        let started = wait::until(FREED_MAX, || {
             let serves = |daemon: &Daemon| ask(daemon, "postgres", "SELECT 1").is_ok();
-            match self.daemon.wait_until(serves) {
-                Err(_) if attempts < 20 && fs::exists(&pid_file).unwrap_or(false) => attempts += 1,
-                other => return other,
+            let result = self.daemon.spawn().and_then(|()| self.daemon.wait_until(serves));
+            match result {
+                Err(error) if error.to_string().contains(SHARED_MEMORY_IN_USE) => None,
+                other => Some(other),
             }
-        }
+        });
+        let in_use = || Err(self.daemon.error("its shared memory stays in use"));
+        started.unwrap_or_else(in_use)
     }
 
     fn leader(&self) -> usize {
