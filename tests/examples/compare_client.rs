@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout, timeout_at};
 use zoolet_client::recipes::{
     LockGuard, LockOptions, Lockable, MultiGuard, MultiLock, Mutex, ReadWriteLock, SemaphoreMutex,
     SimpleLock, WriteLock,
@@ -89,22 +89,22 @@ impl Held {
         }
     }
 
-    /// Acquires once more: a task has no identity, so the guard is what is entered again. That of
-    /// several locks cannot be.
+    /// Acquires once more. A task has no identity, so the lock waits for itself; but the guard of
+    /// one lock can be shared.
     async fn again(&self, lock: &Lock) -> &'static str {
+        let limit = millis(&env::var("COMPARE_LEASE_MS").unwrap()) / 2;
         match (self, lock) {
-            (Self::One(guard), _) => {
-                guard.reenter().release().await.unwrap();
-                "granted"
-            }
+            (Self::One(_), Lock::One(lock)) => match timeout(limit, lock.acquire_boxed()).await {
+                Ok(guard) => guard.unwrap().unwrap().release().await.map(|_| "granted").unwrap(),
+                Err(_) => "waits, or shares its guard",
+            },
             (Self::Multi(_), Lock::Multi(lock)) => {
-                let limit = millis(&env::var("COMPARE_LEASE_MS").unwrap()) / 2;
                 match lock.acquire_timeout(limit).await.unwrap() {
                     Some(guard) => guard.release().await.map(|_| "granted").unwrap(),
                     None => "waits",
                 }
             }
-            (Self::Multi(_) | Self::None, _) => "refused",
+            _ => "refused",
         }
     }
 
@@ -148,10 +148,23 @@ async fn main() {
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             [word @ ("ASK" | "OK" | "AGAIN"), number] => send(&words, number, word),
             ["RUN", long, hold] => run(&contenders, millis(long), millis(hold)).await,
-            ["STOP"] => return println!("DONE"),
+            ["STOP"] => {
+                close(contenders).await;
+                return println!("DONE");
+            }
             other => panic!("the referee said {other:?}"),
         }
     }
+}
+
+/// Closes all sessions.
+async fn close(contenders: Vec<Contender>) {
+    let mut closing = JoinSet::new();
+    for contender in contenders {
+        // One that has been replaced is closed already.
+        closing.spawn(async move { drop(contender.client.close().await) });
+    }
+    closing.join_all().await;
 }
 
 fn send(words: &[UnboundedSender<String>], number: &str, word: &str) {
@@ -240,22 +253,27 @@ impl Contender {
             });
             {
                 let mut times = times.lock().unwrap();
-                if let Some(released) = times.released.filter(|_| !hold.is_zero()) {
+                let is_late = hold.is_zero() || acquired >= end;
+                if let Some(released) = times.released.filter(|_| !is_late) {
                     times.hand_overs.push((acquired - released).as_micros());
                 }
             }
-            if !hold.is_zero() {
+            if !hold.is_zero() && acquired < end {
                 sleep(hold).await;
             }
             let released = Instant::now();
             times.lock().unwrap().released = Some(released);
             held.release().await.unwrap();
-            let cycle = acquired - asked + released.elapsed();
-            times.lock().unwrap().cycles.push(cycle.as_micros());
+            let done = Instant::now();
+            // What ends after the window is not part of its throughput.
+            if done < end {
+                let cycle = acquired - asked + (done - released);
+                times.lock().unwrap().cycles.push(cycle.as_micros());
+            }
             if !hold.is_zero() {
                 let mut granted = grants.subscribe();
                 let other = granted.wait_for(|count| *count != own);
-                let _ = tokio::time::timeout_at(end.into(), other).await;
+                let _ = timeout_at(end.into(), other).await;
             }
         }
     }

@@ -101,7 +101,7 @@ fn watch_group(
         note("failover", servers::failover(group, command, runtime, &mut seen));
     } else {
         let why = match group.system {
-            System::MariaDb | System::Postgres => "not run",
+            System::MariaDb | System::Postgres => "not tried: the harness has no replica of it",
             System::Zoolet
             | System::ZooKeeper
             | System::Etcd

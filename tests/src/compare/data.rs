@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::figures::{CASES, Case, Figure};
-use super::observation::{Observation, QUESTIONS, Question};
+use super::figures::{CASES, Case, Figure, SAMPLES};
+use super::observation::{NOT_EXCLUSIVE, Observation, QUESTIONS, Question};
 use super::options::Options;
+use super::servers::{NOT_GRANTED_AGAIN, RELEASE_DOES_NOT_END};
 use super::store::System;
-use super::way::{Group, Way};
+use super::way::{Group, NO_LOCK, Way};
 use super::{LEASE, POLL, must_be_whole};
 use crate::bench::machine::Machine;
 use crate::bench::statistics::Summary;
@@ -45,8 +46,6 @@ pub(super) struct Report {
     pub(super) versions: BTreeMap<System, String>,
     /// What is not compared, and why.
     pub(super) missing: Vec<(String, String)>,
-    /// Whether the harness has found that a lock excluded no contender.
-    pub(super) no_lock_is_found: bool,
     pub(super) observations: Vec<Observation>,
     pub(super) figures: Vec<Figure>,
     pub(super) failures: Vec<String>,
@@ -82,7 +81,7 @@ impl Report {
     /// What keeps this run from being whole, and promises of zoolet that it saw broken.
     pub(super) fn problems(&self, groups: &[Group], options: &Options) -> Vec<String> {
         let mut problems = self.failures.clone();
-        if !self.no_lock_is_found {
+        if !self.no_lock_is_found() {
             problems.push("a lock that excludes no contender was not found".to_owned());
         }
         for way in groups.iter().flat_map(|group| &group.ways) {
@@ -102,12 +101,41 @@ impl Report {
                 }
             }
             problems.extend(self.broken(way));
+            problems.extend(self.stuck(way));
+            problems.extend(self.idle(way));
         }
         if must_be_whole() {
             let absent = self.missing.iter().filter(|(what, _)| what != "Consul");
             problems.extend(absent.map(|(what, why)| format!("{what}: {why}")));
         }
         problems
+    }
+
+    /// Whether the harness has found, in each round, that a lock excluded no contender.
+    pub(super) fn no_lock_is_found(&self) -> bool {
+        [Question::ExclusivePaused, Question::ExclusiveCut, Question::ExclusiveKilled]
+            .into_iter()
+            .all(|question| {
+                let mut seen = self.seen(NO_LOCK, question).peekable();
+                seen.peek().is_some() && seen.all(|it| it.verdict == NOT_EXCLUSIVE)
+            })
+    }
+
+    /// Locks that were not released, or not granted any more.
+    fn stuck(&self, way: &Way) -> Vec<String> {
+        let is_stuck = |it: &&Observation| {
+            [RELEASE_DOES_NOT_END, NOT_GRANTED_AGAIN].iter().any(|stuck| it.verdict.contains(stuck))
+        };
+        let own = self.observations.iter().filter(|it| it.way == way.name);
+        own.filter(is_stuck).map(shown).collect()
+    }
+
+    /// Figures of programs that did nothing.
+    fn idle(&self, way: &Way) -> Vec<String> {
+        let own = self.figures.iter().filter(|it| it.way == way.name);
+        own.filter(|it| it.values.contains(&(SAMPLES, 0.0)))
+            .map(|it| format!("{}: nothing ended in round {} of `{}`", it.way, it.round, it.case))
+            .collect()
     }
 
     /// What zoolet promises, and this run saw broken.
@@ -119,17 +147,29 @@ impl Report {
         let accepts_some = |it: &&Observation| {
             it.question == Question::Stale
                 && is_fenced
-                && it.verdict.split_once(" of ").is_some_and(|(refused, all)| refused != all)
+                && it.verdict.split(" / ").next() != it.verdict.split(" / ").last()
         };
         let does_not_rise =
             |it: &&Observation| it.question == Question::Token && it.verdict == "does not rise";
+        // A paused holder cannot notice anything.
+        let is_shared = |it: &&Observation| {
+            [Question::ExclusiveCut, Question::ExclusiveKilled].contains(&it.question)
+                && it.verdict == NOT_EXCLUSIVE
+        };
         let own = self.observations.iter().filter(|it| it.way == way.name);
-        own.filter(|it| accepts_some(it) || does_not_rise(it) || it.verdict.contains("held twice"))
-            .map(|it| {
-                format!("{}: {}: {}; {}", it.way, it.question.name(), it.verdict, it.evidence)
-            })
-            .collect()
+        own.filter(|it| {
+            accepts_some(it)
+                || does_not_rise(it)
+                || is_shared(it)
+                || it.verdict.contains("held twice")
+        })
+        .map(shown)
+        .collect()
     }
+}
+
+fn shown(it: &Observation) -> String {
+    format!("{}: {}: {}; {}", it.way, it.question.name(), it.verdict, it.evidence)
 }
 
 fn is_measured(way: &Way, case: Case, options: &Options) -> bool {
@@ -158,10 +198,16 @@ pub(super) fn write(report: &Report) -> Value {
         "lease_ms": LEASE.as_millis(), "poll_ms": POLL.as_millis(),
         "versions": versions,
         "missing": report.missing,
+        "no_lock_is_found": report.no_lock_is_found(),
+        "failures": report.failures,
+        "build": BUILD,
         "observations": observations.collect::<Vec<_>>(),
         "figures": figures.collect::<Vec<_>>(),
     })
 }
+
+/// How the programs of this project are built; the command builds all of them alike.
+pub(super) const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -170,7 +216,7 @@ pub(super) mod tests {
 
     /// Two ways, one of which is better.
     pub(in super::super) fn example() -> Report {
-        let mut report = Report { no_lock_is_found: true, ..Report::default() };
+        let mut report = Report::default();
         report.missing.push(("Consul".to_owned(), "no package".to_owned()));
         report.versions.insert(System::Zoolet, "0.1.0".to_owned());
         for (way, factor) in [("zoolet-mutex", 1.0), ("redis", 4.0)] {
@@ -213,11 +259,18 @@ pub(super) mod tests {
         };
         assert_eq!(report.broken(mutex), Vec::<String>::new());
         report.observations.push(see(Question::Token, "yes"));
-        report.observations.push(see(Question::Stale, "2 of 2"));
+        report.observations.push(see(Question::Stale, "2 / 2 / 2"));
         assert_eq!(report.broken(mutex), Vec::<String>::new());
-        report.observations.push(see(Question::Stale, "1 of 2"));
+        report.observations.push(see(Question::Stale, "2 / 2 / 1"));
         report.observations.push(see(Question::Restart, "**held twice**, after"));
+        report.observations.push(see(Question::ExclusivePaused, NOT_EXCLUSIVE));
         assert_eq!(report.broken(mutex).len(), 2);
+        report.observations.push(see(Question::ExclusiveCut, NOT_EXCLUSIVE));
+        assert_eq!(report.broken(mutex).len(), 3);
+        report.observations.push(see(Question::Restart, NOT_GRANTED_AGAIN));
+        assert_eq!(report.stuck(mutex).len(), 1);
+        report.figures[0].values.push((SAMPLES, 0.0));
+        assert_eq!(report.idle(mutex).len(), 1);
         let groups = super::super::way::groups();
         let options =
             Options { systems: vec![System::Zoolet], ..Options::from_environment().unwrap() };

@@ -72,6 +72,9 @@ pub(super) const P50_US: &str = "p50_us";
 pub(super) const P99_US: &str = "p99_us";
 /// CPU of all servers for each acquisition and release.
 pub(super) const CPU_US: &str = "cpu_us";
+/// How many times there are for the percentiles.
+pub(super) const SAMPLES: &str = "samples";
+const P99_SAMPLES_MIN: usize = 100;
 /// After which a program tried again.
 pub(super) const ERRORS: &str = "errors";
 pub(super) const MEMORY_MIB: &str = "memory_mib";
@@ -102,14 +105,17 @@ pub(super) fn measure(
     let (cycles, hand_overs, errors) = referee.run(process, window, hold)?;
     let cpu = cpu_seconds(&store.pids()) - before;
     let times = if case.hands_over { &hand_overs } else { &cycles };
-    let mut values = Vec::new();
-    #[allow(clippy::cast_precision_loss, reason = "a count of cycles")]
-    let count = cycles.len() as f64;
+    #[allow(clippy::cast_precision_loss, reason = "counts of cycles")]
+    let (count, samples) = (cycles.len() as f64, times.len() as f64);
+    let mut values = vec![(SAMPLES, samples)];
     if !case.hands_over {
         values.push((PER_SECOND, count / window.as_secs_f64()));
     }
     for (name, percent) in [(P50_US, 50), (P99_US, 99)] {
-        values.extend(percentile(times, percent).map(|time| (name, time)));
+        // The highest of a few says nothing about a hundredth.
+        if name == P50_US || times.len() >= P99_SAMPLES_MIN {
+            values.extend(percentile(times, percent).map(|time| (name, time)));
+        }
     }
     if count > 0.0 {
         values.push((CPU_US, cpu * 1e6 / count));
@@ -119,6 +125,20 @@ pub(super) fn measure(
     }
     values.push((MEMORY_MIB, memory_mib(&store.pids())));
     Ok(Some(Figure { way: way.name, case: case.name, round, values }))
+}
+
+/// Has the servers of a store compile what they run.
+pub(super) fn warm(
+    store: &dyn Store,
+    command: &Command,
+    runtime: &Handle,
+    way: &'static Way,
+    long: Duration,
+) -> Result<(), CompareError> {
+    let mut referee = Referee::new(runtime.clone());
+    let contenders = (0..8).map(|number| (way, format!("warm-{number}"))).collect();
+    let process = referee.start(command, &store.addresses(), contenders, false)?;
+    referee.run(process, long, Duration::ZERO).map(drop)
 }
 
 /// What `/proc` has of one process.

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! `COMPARE_SERVERS` names the servers, `COMPARE_LEASE_MS` the time after which a silent holder may
-//! lose its lock, `COMPARE_POLL_MS` the pause between two tries of what cannot wait in its store.
+//! lose its lock, `COMPARE_POLL_MS` the mean pause between two tries of what cannot wait in its store.
 //!
 //! The stores (`store`) are started as real processes. Behavior comes from experiments
 //! (`torture`, `waiting`, `servers`), each of which notes what it has seen and by what; then the
@@ -71,8 +71,9 @@ use crate::bench::machine::Machine;
 use crate::tools::{self, announce};
 
 /// After this time without a sign of life a holder may lose its lock, in every way that has leases.
-pub(crate) const LEASE: Duration = Duration::from_secs(4);
-/// Between two tries of the ways that cannot wait in their store.
+/// Clients that wait for a core must be able to keep it.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+/// Between two tries of the ways that cannot wait in their store, in the mean.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// What cannot be had at all.
@@ -100,7 +101,8 @@ pub fn run(options: &Options) -> Result<PathBuf, CompareError> {
         missing,
         ..Report::default()
     };
-    report.no_lock_is_found = no_lock_is_found(runtime.handle(), &programs)?;
+    let control = control(options, runtime.handle(), &programs)?;
+    report.observations.extend(control.0);
     behavior::watch(options, &groups, &programs, runtime.handle(), &mut report);
     turns::measure(options, &groups, &programs, runtime.handle(), &mut report);
     page::write(&options.out, &report)?;
@@ -133,9 +135,10 @@ fn available(options: &Options) -> Result<(Vec<Group>, Programs, Missing), Compa
         let absent = needs.filter(|(program, _)| store::find(program).is_none());
         let absent: Vec<String> =
             absent.map(|(program, package)| format!("{program} (package {package})")).collect();
-        if !absent.is_empty() {
+        let absent = (!absent.is_empty())
+            .then(|| format!("needs {}, which is not installed", absent.join(", ")));
+        if let Some(why) = absent.or_else(|| group.client.too_old()) {
             let what = format!("{} ({:?})", group.system, group.client);
-            let why = format!("needs {}, which is not installed", absent.join(", "));
             announce(&format!("SKIPPED: compare locks: {what}: {why}"));
             missing.push((what, why));
             continue;
@@ -148,17 +151,21 @@ fn available(options: &Options) -> Result<(Vec<Group>, Programs, Missing), Compa
     Ok((groups, programs, missing))
 }
 
-/// Holds a lock that excludes no contender against the same harness: it must find that.
-fn no_lock_is_found(runtime: &Handle, programs: &Programs) -> Result<bool, CompareError> {
+/// Has the same harness see a lock that excludes no contender: it must find that.
+fn control(
+    options: &Options,
+    runtime: &Handle,
+    programs: &Programs,
+) -> Result<Observations, CompareError> {
+    let mut seen = Observations::default();
     let way = WAYS.iter().find(|way| way.name == NO_LOCK);
-    let (Some(way), Some(command)) = (way, programs.get(&Client::Own)) else { return Ok(false) };
+    let (Some(way), Some(command)) = (way, programs.get(&Client::Own)) else { return Ok(seen) };
     let mut store = System::Zoolet.start(&StoreOptions::default())?;
     let group = Group { system: System::Zoolet, client: Client::Own, ways: vec![way] };
-    let mut seen = Observations::default();
     let store = store.as_mut();
     let mut stage = Stage { group: &group, store, command, runtime, seen: &mut seen };
-    let overlaps = torture::overlaps(&mut stage)?;
-    Ok(overlaps > 0)
+    torture::torture(&mut stage, options.faults)?;
+    Ok(seen)
 }
 
 /// Whether what is missing is a failure here.

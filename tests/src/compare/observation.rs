@@ -8,6 +8,9 @@ pub(super) enum Question {
     Pause,
     Cut,
     Crash,
+    ExclusivePaused,
+    ExclusiveCut,
+    ExclusiveKilled,
     LostPaused,
     LostCut,
     Stale,
@@ -22,10 +25,13 @@ pub(super) enum Question {
     Remains,
 }
 
-pub(super) const QUESTIONS: [Question; 15] = [
+pub(super) const QUESTIONS: [Question; 18] = [
     Question::Pause,
     Question::Cut,
     Question::Crash,
+    Question::ExclusivePaused,
+    Question::ExclusiveCut,
+    Question::ExclusiveKilled,
     Question::LostPaused,
     Question::LostCut,
     Question::Stale,
@@ -47,6 +53,9 @@ impl Question {
             Self::Pause => "pause",
             Self::Cut => "cut",
             Self::Crash => "crash",
+            Self::ExclusivePaused => "exclusive_paused",
+            Self::ExclusiveCut => "exclusive_cut",
+            Self::ExclusiveKilled => "exclusive_killed",
             Self::LostPaused => "lost_paused",
             Self::LostCut => "lost_cut",
             Self::Stale => "stale",
@@ -67,9 +76,12 @@ impl Question {
             Self::Pause => "holder paused: the next one",
             Self::Cut => "holder cut off: the next one",
             Self::Crash => "holder killed: the next one",
+            Self::ExclusivePaused => "exclusive: holder paused",
+            Self::ExclusiveCut => "exclusive: holder cut off",
+            Self::ExclusiveKilled => "exclusive: holder killed",
             Self::LostPaused => "paused holder notices",
             Self::LostCut => "holder cut off notices",
-            Self::Stale => "stale writes: refused by a fence",
+            Self::Stale => "stale writes: attempted / accepted without a fence / refused with one",
             Self::Token => "fencing token",
             Self::Order => "fair",
             Self::Again => "reentrant",
@@ -95,6 +107,9 @@ pub(super) struct Observation {
     /// What was seen in detail.
     pub(super) evidence: String,
 }
+
+/// The verdict about a lock that two held.
+pub(super) const NOT_EXCLUSIVE: &str = "**no**";
 
 /// The observations of a group.
 #[derive(Debug, Default)]

@@ -20,6 +20,9 @@ use crate::tools;
 /// How long a program may take to connect all contenders, on a busy machine.
 const READY_MAX: Duration = Duration::from_mins(1);
 
+/// How long programs may take to close their clients.
+const STOPPED_MAX: Duration = LEASE.saturating_mul(2);
+
 /// How far a contender is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -47,6 +50,7 @@ pub(super) enum Released {
 pub(super) struct Turn {
     pub(super) phase: Phase,
     pub(super) token: i64,
+    pub(super) asked_at: Option<Instant>,
     pub(super) held_at: Option<Instant>,
     /// When its client noticed that the lock may be lost.
     pub(super) lost_at: Option<Instant>,
@@ -86,7 +90,6 @@ struct ClientProcess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlap {
     pub(super) lock: String,
-    pub(super) believer: Who,
 }
 
 /// The referee of some lock programs.
@@ -178,7 +181,8 @@ impl Referee {
 
     /// Has a contender acquire its lock.
     pub(super) fn ask(&mut self, who: Who) -> Result<(), CompareError> {
-        self.turns.insert(who, Turn { phase: Phase::Asked, ..Turn::default() });
+        let turn = Turn { phase: Phase::Asked, asked_at: Some(now()), ..Turn::default() };
+        self.turns.insert(who, turn);
         self.send(who.process, &format!("ASK {}", who.number))
     }
 
@@ -194,6 +198,16 @@ impl Referee {
             turn.left_at = Some(now());
         }
         self.send(who.process, &format!("OK {}", who.number))
+    }
+
+    /// Has all of these that hold something write and release, and waits for the ends of their turns.
+    pub(super) fn leave(&mut self, all: &[Who], limit: Duration) -> Result<(), CompareError> {
+        let holders: Vec<Who> = all.iter().copied().filter(|who| self.turn(*who).holds()).collect();
+        for who in &holders {
+            self.go_on(*who)?;
+        }
+        let freed = |it: &Self| holders.iter().all(|who| it.turn(*who).freed_at.is_some());
+        self.until(limit, freed).map(drop)
     }
 
     /// Handles lines until something is so; `false` when it is not after `limit`.
@@ -329,7 +343,7 @@ impl Referee {
         let believers: Vec<Who> = believers.map(|(other, _)| *other).collect();
         for believer in believers {
             if self.place(believer).is_some_and(|(_, other)| other == lock) {
-                self.overlaps.push(Overlap { lock: lock.to_owned(), believer });
+                self.overlaps.push(Overlap { lock: lock.to_owned() });
             }
         }
         self.resource.granted(lock, who, if way.excludes { token } else { 0 });
@@ -399,6 +413,17 @@ impl Referee {
         };
         let (cycles, hand_overs) = (own.cycles.take(), own.hand_overs.take());
         Ok((cycles.unwrap_or_default(), hand_overs.unwrap_or_default(), own.errors))
+    }
+}
+
+impl Drop for Referee {
+    fn drop(&mut self) {
+        // Programs close their clients; one that has ended, or does not do so in time, is killed.
+        for process in self.processes.values_mut().filter(|process| process.is_ready) {
+            process.is_done = process.program.send("STOP").is_err();
+        }
+        let ended = |it: &Self| it.processes.values().all(|own| own.is_done || !own.is_ready);
+        let _ = self.until(STOPPED_MAX, ended);
     }
 }
 

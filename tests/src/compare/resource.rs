@@ -1,4 +1,4 @@
-//! What the locks guard: it keeps each write, and judges it twice, as a resource that compares tokens
+//! What the locks guard: it takes each write twice, as a resource that compares tokens
 //! and as one that takes everything.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,12 @@ pub(super) struct Who {
 }
 
 /// What has become of the stale writes of a lock: those of a contender after whose grant another
-/// one was granted the lock. A resource without a fence accepts each of them.
+/// one was granted the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub(super) attempted: u64,
+    /// By a resource that compares nothing: it then has the value of the former holder.
+    pub(super) accepted: u64,
     /// By a resource that compares tokens, or versions.
     pub(super) refused: u64,
 }
@@ -27,6 +29,8 @@ struct Guarded {
     grants: u64,
     granted: BTreeMap<Who, u64>,
     holder: Option<Who>,
+    /// The last writer, as a resource has it that compares nothing.
+    written_by: Option<Who>,
     stale: Stale,
     /// Writes of the present holder that the resource refused.
     refused_of_holder: u64,
@@ -60,9 +64,11 @@ impl Resource {
     pub(super) fn write(&mut self, lock: &str, who: Who, token: i64) -> bool {
         let accepted = token == 0 || self.recorder.write(lock, who.process, token);
         let guarded = self.locks.entry(lock.to_owned()).or_default();
+        guarded.written_by = Some(who);
         let is_stale = guarded.holder != Some(who);
         if is_stale {
             guarded.stale.attempted += 1;
+            guarded.stale.accepted += u64::from(guarded.written_by != guarded.holder);
             guarded.stale.refused += u64::from(!accepted);
         } else {
             guarded.refused_of_holder += u64::from(!accepted);
@@ -78,6 +84,8 @@ impl Resource {
         let is_stale = guarded.commits > seen;
         if is_stale {
             guarded.stale.attempted += 1;
+            // The comparison is part of the write: none is without it.
+            guarded.stale.accepted += u64::from(accepted);
             guarded.stale.refused += u64::from(!accepted);
         } else {
             guarded.refused_of_holder += u64::from(!accepted);
@@ -112,7 +120,7 @@ mod tests {
             resource.granted("l", B, tokens.1);
             assert!(resource.write("l", A, tokens.0));
             assert!(!resource.write("l", B, tokens.1));
-            assert_eq!(resource.stale("l"), Stale { attempted: 1, refused });
+            assert_eq!(resource.stale("l"), Stale { attempted: 1, accepted: 1, refused });
             assert_eq!(resource.refused_of_holder("l"), 0);
         }
     }
@@ -133,6 +141,6 @@ mod tests {
         resource.granted("l", B, 0);
         assert!(!resource.committed("l", B, true));
         assert!(resource.committed("l", A, false));
-        assert_eq!(resource.stale("l"), Stale { attempted: 1, refused: 1 });
+        assert_eq!(resource.stale("l"), Stale { attempted: 1, accepted: 0, refused: 1 });
     }
 }

@@ -15,8 +15,8 @@ use super::way::Group;
 
 /// How long contenders may take to get locks that are free.
 pub(super) const FREE_MAX: Duration = Duration::from_secs(30);
-/// How long it is waited for a lock that its holder may have lost: two and a half leases.
-pub(super) const TAKEN_MAX: Duration = Duration::from_secs(10);
+/// How long it is waited for a lock that its holder may have lost.
+pub(super) const TAKEN_MAX: Duration = LEASE.saturating_mul(2);
 /// How long a releasing contender may take, and one that waits for the lock.
 pub(super) const RELEASED_MAX: Duration = LEASE.saturating_mul(4);
 /// For waiters to have asked the store.
@@ -55,13 +55,7 @@ impl Stage<'_> {
 
     /// Ends a turn of all contenders of a process that hold something.
     pub(super) fn leave(&self, referee: &mut Referee, process: usize) -> Result<(), CompareError> {
-        let holders = self.all(process).into_iter().filter(|who| referee.turn(*who).holds());
-        let holders: Vec<Who> = holders.collect();
-        for who in &holders {
-            referee.go_on(*who)?;
-        }
-        let freed = |it: &Referee| holders.iter().all(|who| it.turn(*who).freed_at.is_some());
-        referee.until(RELEASED_MAX, freed).map(drop)
+        referee.leave(&self.all(process), RELEASED_MAX)
     }
 }
 

@@ -10,10 +10,13 @@ use super::data::Report;
 use super::error::CompareError;
 use super::figures::{self, CASES, Case};
 use super::referee::now;
-use super::store::{Store, StoreOptions};
+use super::store::{Store, StoreOptions, System};
 use super::way::{Group, Way};
 use super::{Options, Programs};
 use crate::tools::announce;
+
+/// How long servers in Java run before their first figure, in windows of a figure.
+const WARM_UP_WINDOWS: u32 = 4;
 
 /// Measures everything that the options ask for.
 pub(super) fn measure(
@@ -49,6 +52,9 @@ fn measure_group(
     let store = group.system.start(&StoreOptions::default())?;
     let version = store.version()?;
     report.versions.insert(group.system, version);
+    if let (System::ZooKeeper, Some(way)) = (group.system, group.ways.first()) {
+        figures::warm(store.as_ref(), command, runtime, way, options.window * WARM_UP_WINDOWS)?;
+    }
     for way in group.ways.iter().filter(|way| !options.is_short || way.is_main) {
         for case in CASES.into_iter().filter(|case| !options.is_short || case.is_main) {
             one(options.window, way, (store.as_ref(), command), runtime, (case, round, report));

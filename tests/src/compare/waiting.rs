@@ -13,7 +13,10 @@ use super::way::Way;
 
 const WAITERS: usize = 6;
 /// Between two contenders that ask.
-const APART: Duration = Duration::from_millis(60);
+const APART: Duration = Duration::from_millis(250);
+
+/// The reply of a client whose guards can be shared.
+const GUARD_SHARED: &str = "waits, or shares its guard";
 
 /// Watches waiters of each way in turn, for `window`, in as many rounds.
 pub(super) fn waiting(
@@ -142,6 +145,7 @@ pub(super) fn again(stage: &mut Stage<'_>) -> Result<(), CompareError> {
             (Some("granted"), false) => "yes",
             (Some("granted"), true) => "**the inner release frees the lock**",
             (Some("waits"), _) => "no: it waits for itself",
+            (Some(GUARD_SHARED), _) => "no: it waits for itself (its guard can be shared)",
             (Some("refused"), _) => "no: it is refused",
             _ => "no: it hangs",
         };

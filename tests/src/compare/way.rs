@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,6 +29,24 @@ impl Client {
         }
     }
 
+    /// Returns why the program cannot be built here, though all that it needs is installed.
+    pub(super) fn too_old(self) -> Option<String> {
+        if self != Self::Go {
+            return None;
+        }
+        let directory = tools::interop_dir("compare").join("go");
+        let needed = fs::read_to_string(directory.join("go.mod")).ok()?;
+        let needed = needed.lines().find_map(|line| line.strip_prefix("go "))?.trim().to_owned();
+        // In that directory, since a newer `go` takes the version that is asked for, if it can.
+        let output = Command::new("go").arg("version").current_dir(&directory).output().ok()?;
+        let found = String::from_utf8_lossy(&output.stdout).into_owned();
+        let found = found.split_whitespace().find_map(|word| word.strip_prefix("go1."));
+        let found = found.map_or_else(|| "an unknown version".to_owned(), |it| format!("1.{it}"));
+        (numbers(&found) < numbers(&needed)).then(|| {
+            format!("its programs are not built: they need Go {needed}, and `go` is {found}")
+        })
+    }
+
     /// Builds the program once.
     pub(super) fn build(self) -> Result<Command, ToolError> {
         match self {
@@ -36,6 +55,11 @@ impl Client {
             Self::Go => go(),
         }
     }
+}
+
+/// The numbers of a version; none for what is not one.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|number| number.parse().ok()).collect()
 }
 
 /// The one beside this program, which was built with it; for a test it is built now.
@@ -58,7 +82,8 @@ fn curator() -> Result<Command, ToolError> {
     classpath.push(":");
     classpath.push(directory.join(Path::new("jars").join("*")));
     let mut command = apache::java(&classpath);
-    command.arg("compare.Compare");
+    // The compiler of a program that runs for long, as in the benchmark.
+    command.args(["-XX:TieredStopAtLevel=4", "compare.Compare"]);
     Ok(command)
 }
 
@@ -84,6 +109,8 @@ pub(super) struct Way {
     pub(super) title: &'static str,
     /// Whether contenders exclude each other; those of a version column only refuse late writes.
     pub(super) excludes: bool,
+    /// Whether holders renew their leases, where there are any.
+    pub(super) renews: bool,
     /// Whether a short form measures it too.
     pub(super) is_main: bool,
 }
@@ -95,11 +122,15 @@ const fn way(
     recipe: &'static str,
     title: &'static str,
 ) -> Way {
-    Way { name, system, client, recipe, title, excludes: true, is_main: true }
+    Way { name, system, client, recipe, title, excludes: true, renews: true, is_main: true }
 }
 
 const fn minor(way: Way) -> Way {
     Way { is_main: false, ..way }
+}
+
+const fn unrenewed(way: Way) -> Way {
+    Way { renews: false, ..way }
 }
 
 const fn version(way: Way) -> Way {
@@ -124,9 +155,9 @@ pub(super) const WAYS: [Way; 26] = [
     minor(way("zoolet-curator-multi", Zoolet, Curator, "multi", "zoolet, Curator `InterProcessMultiLock` of two")),
     way("zookeeper-curator", ZooKeeper, Curator, "mutex", "ZooKeeper, Curator `InterProcessMutex`"),
     way("etcd-mutex", Etcd, Go, "etcd", "etcd, `concurrency.Mutex` on a lease"),
-    way("redis", Redis, Go, "redis", "Redis, `SET NX PX`"),
+    unrenewed(way("redis", Redis, Go, "redis", "Redis, `SET NX PX`")),
     way("redis-renewed", Redis, Go, "redis-renewed", "Redis, `SET NX PX`, renewed"),
-    minor(way("redis-synced", RedisSynced, Go, "redis", "Redis synced, `SET NX PX`")),
+    unrenewed(minor(way("redis-synced", RedisSynced, Go, "redis", "Redis synced, `SET NX PX`"))),
     way("redis-synced-renewed", RedisSynced, Go, "redis-renewed", "Redis synced, `SET NX PX`, renewed"),
     way("redlock", Redlock, Go, "redlock", "Redlock (redsync), renewed"),
     way("mariadb-row", MariaDb, Go, "mariadb-row", "MariaDB, row with an expiry"),
@@ -137,11 +168,11 @@ pub(super) const WAYS: [Way; 26] = [
     version(way("postgres-version", Postgres, Go, "postgres-version", "PostgreSQL, version column")),
     way("postgres-for-update", Postgres, Go, "postgres-for-update", "PostgreSQL, `SELECT … FOR UPDATE`"),
     way("postgres-advisory", Postgres, Go, "postgres-advisory", "PostgreSQL, advisory lock"),
-    // It shows that the harness finds a lock that excludes no contender, and is not part of the page.
+    // It shows that the harness finds a lock that excludes no contender.
     minor(way("none", Zoolet, Own, "none", "no lock")),
 ];
 
-/// The ways of the page.
+/// The ways that are compared.
 pub(super) fn shown() -> impl Iterator<Item = &'static Way> {
     WAYS.iter().filter(|way| way.name != NO_LOCK)
 }
@@ -177,6 +208,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert!(numbers("1.19.8") < numbers("1.26.0"));
+        assert!(numbers("1.9") < numbers("1.26.0"));
+        assert!(numbers("an unknown version") < numbers("1.26.0"));
+        assert!(numbers("1.26.0") <= numbers("1.26.8"));
+    }
 
     #[test]
     fn each_way_has_a_name_and_a_title_of_its_own() {

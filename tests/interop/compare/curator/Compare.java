@@ -34,6 +34,7 @@ final class Compare {
     private final LinkedBlockingQueue<String> words = new LinkedBlockingQueue<>();
     private final CuratorFramework curator;
     private final InterProcessLock lock;
+    private InterProcessReadWriteLock.WriteLock write;
     private volatile boolean believes;
     private volatile boolean expired;
 
@@ -58,7 +59,10 @@ final class Compare {
         lock = switch (recipe) {
             case "mutex" -> new Mutex(curator, path);
             case "semaphore-mutex" -> new InterProcessSemaphoreMutex(curator, path);
-            case "write" -> new InterProcessReadWriteLock(curator, path).writeLock();
+            case "write" -> {
+                write = new InterProcessReadWriteLock(curator, path).writeLock();
+                yield write;
+            }
             case "multi" -> new InterProcessMultiLock(curator,
                 Arrays.asList(path + "/one", path + "/two"));
             default -> throw new IllegalArgumentException(recipe);
@@ -85,6 +89,7 @@ final class Compare {
                     contenders.get(Integer.parseInt(words[1])).words.add(words[0]);
                 case "RUN" -> run(contenders, Long.parseLong(words[1]), Long.parseLong(words[2]));
                 case "STOP" -> {
+                    contenders.forEach(contender -> contender.curator.close());
                     say("DONE");
                     System.exit(0);
                 }
@@ -114,20 +119,32 @@ final class Compare {
         }
     }
 
-    /** A mutex whose grants have tokens: the transactions that created its znodes. */
+    /** A mutex that shows which znode it holds. */
     private static final class Mutex extends InterProcessMutex {
-        private final CuratorFramework curator;
-
         Mutex(CuratorFramework curator, String path) {
             super(curator, path);
-            this.curator = curator;
         }
 
-        /** The token; 0 when the lock was lost before it was known. */
-        long token() throws Exception {
-            Stat stat = curator.checkExists().forPath(getLockPath());
-            return stat == null ? 0 : stat.getCzxid();
+        String path() {
+            return getLockPath();
         }
+    }
+
+    /**
+     * The token, which is the transaction that created the znode of the holder; 0 when the lock was
+     * lost before it was known, and for the locks that do not show their znodes.
+     */
+    private long token() throws Exception {
+        String path;
+        if (lock instanceof Mutex mutex) {
+            path = mutex.path();
+        } else if (write != null) {
+            path = write.getLockPath();
+        } else {
+            return 0;
+        }
+        Stat stat = curator.checkExists().forPath(path);
+        return stat == null ? 0 : stat.getCzxid();
     }
 
     private void takeTurns() {
@@ -151,7 +168,7 @@ final class Compare {
         }
         believes = true;
         expired = false;
-        long token = lock instanceof Mutex mutex ? mutex.token() : 0;
+        long token = token();
         say("HELD " + number + " " + token);
         while (words.take().equals("AGAIN")) {
             say("AGAIN " + number + " " + again());
@@ -206,19 +223,24 @@ final class Compare {
                 long acquired = System.nanoTime();
                 long own = GRANTS.incrementAndGet();
                 synchronized (CYCLES) {
-                    if (holdMs > 0 && releasedNs != 0) {
+                    if (holdMs > 0 && releasedNs != 0 && acquired < endNs) {
                         HAND_OVERS.add((acquired - releasedNs) / 1000);
                     }
                 }
-                Thread.sleep(holdMs);
+                if (acquired < endNs) {
+                    Thread.sleep(holdMs);
+                }
                 long released = System.nanoTime();
                 synchronized (CYCLES) {
                     releasedNs = released;
                 }
                 lock.release();
-                long cycle = acquired - asked + System.nanoTime() - released;
-                synchronized (CYCLES) {
-                    CYCLES.add(cycle / 1000);
+                long done = System.nanoTime();
+                // What ends after the window is not part of its throughput.
+                if (done < endNs) {
+                    synchronized (CYCLES) {
+                        CYCLES.add((acquired - asked + done - released) / 1000);
+                    }
                 }
                 while (holdMs > 0 && GRANTS.get() == own && System.nanoTime() < endNs) {
                     Thread.sleep(0, 500_000);

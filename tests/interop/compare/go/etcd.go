@@ -51,9 +51,10 @@ func (l *etcdLock) acquire(ctx context.Context) (*grant, error) {
 		return nil, err
 	}
 	release := func(ctx context.Context) (bool, error) {
-		if err := mutex.Unlock(ctx); err != nil {
-			// The lease is not kept alive any more, and the key goes with it.
-			session.Orphan()
+		err := unlock(ctx, mutex)
+		if err != nil {
+			// The key goes with the lease.
+			session.Close()
 			return false, err
 		}
 		select {
@@ -65,4 +66,24 @@ func (l *etcdLock) acquire(ctx context.Context) (*grant, error) {
 	}
 	// The store's revision at the grant.
 	return &grant{mutex.Header().Revision, session.Done(), release}, nil
+}
+
+// unlock tries until it succeeds: the server that it asks may be gone.
+func unlock(ctx context.Context, mutex *concurrency.Mutex) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, lease/3)
+		err := mutex.Unlock(try)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if pause(ctx) != nil {
+			return err
+		}
+	}
+}
+
+func (l *etcdLock) close() {
+	l.session.Close()
+	l.client.Close()
 }

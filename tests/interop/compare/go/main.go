@@ -5,8 +5,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -19,14 +21,18 @@ import (
 var (
 	servers = strings.Split(os.Getenv("COMPARE_SERVERS"), ",")
 	lease   = milliseconds("COMPARE_LEASE_MS")
-	// poll is the pause between two tries of the ways that cannot wait in the store.
+	// poll is the mean pause between two tries of the ways that cannot wait in the store.
 	poll = milliseconds("COMPARE_POLL_MS")
 )
 
 // lock is one lock as one contender sees it.
 type lock interface {
-	// acquire waits until the lock is held.
+	// acquire waits until the lock is held. The ways that poll look at ctx between
+	// two tries alone: a try that is cut short may leave a lock that no contender
+	// holds.
 	acquire(ctx context.Context) (*grant, error)
+	// close gives back what the lock has of its store.
+	close()
 }
 
 // grant is what a holder has.
@@ -59,11 +65,18 @@ func open(recipe, name string) (lock, error) {
 	return nil, fmt.Errorf("no recipe %q", recipe)
 }
 
+// polls has the recipes that cannot wait in their store.
+var polls = []string{"redis", "redis-renewed", "redlock", "mariadb-row", "postgres-row"}
+
 // contender takes turns at one lock.
 type contender struct {
 	number int
-	lock   lock
-	words  chan string
+	polls  bool
+	// optimistic ways lock nothing: a write that is refused is tried again, and is no
+	// error.
+	optimistic bool
+	lock       lock
+	words      chan string
 }
 
 func main() {
@@ -77,7 +90,13 @@ func main() {
 			if err != nil {
 				log.Fatalf("%s: %v", argument, err)
 			}
-			contenders[number] = &contender{number, lock, make(chan string, 4)}
+			contenders[number] = &contender{
+				number:     number,
+				polls:      slices.Contains(polls, recipe),
+				optimistic: strings.HasSuffix(recipe, "-version"),
+				lock:       lock,
+				words:      make(chan string, 4),
+			}
 		})
 	}
 	opened.Wait()
@@ -98,11 +117,30 @@ func main() {
 		case "RUN":
 			run(contenders, words[1:])
 		case "STOP":
+			closeAll(contenders)
 			say("DONE")
 			return
 		default:
 			log.Fatalf("the referee said %q", lines.Text())
 		}
+	}
+}
+
+// closeAll gives back what all contenders have, for at most a lease: some may
+// still wait for a lock.
+func closeAll(contenders []*contender) {
+	var closing sync.WaitGroup
+	for _, c := range contenders {
+		closing.Go(c.lock.close)
+	}
+	closed := make(chan struct{})
+	go func() {
+		closing.Wait()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(lease):
 	}
 }
 
@@ -171,7 +209,6 @@ type times struct {
 	sync.Mutex
 	grants     atomic.Int64
 	released   time.Time
-	errors     atomic.Int64
 	cycles     []int64
 	handOvers  []int64
 	handOverOn bool
@@ -185,58 +222,87 @@ func run(contenders []*contender, words []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	shared := &times{handOverOn: hold > 0}
+	failures.Store(0)
 	var running sync.WaitGroup
 	for _, c := range contenders {
 		running.Go(func() { c.loop(ctx, shared, hold) })
 	}
 	running.Wait()
-	say("ERRORS %d", shared.errors.Load())
+	say("ERRORS %d", failures.Load())
 	say("CYCLES%s", list(shared.cycles))
 	say("HANDOVERS%s", list(shared.handOvers))
 }
 
 func (c *contender) loop(ctx context.Context, shared *times, hold time.Duration) {
+	end, _ := ctx.Deadline()
+	// A wait in the store is not cut short: it ends when the others release.
+	wait := ctx
+	if !c.polls {
+		wait = context.WithoutCancel(ctx)
+	}
 	for ctx.Err() == nil {
 		asked := time.Now()
-		held, err := c.lock.acquire(ctx)
+		held, err := c.lock.acquire(wait)
 		if err != nil {
 			if ctx.Err() == nil {
-				shared.failed(c, err)
+				failed(err)
+				pause(ctx)
 			}
-			pause(ctx)
 			continue
 		}
 		acquired := time.Now()
 		own := shared.grants.Add(1)
 		shared.Lock()
-		if shared.handOverOn && !shared.released.IsZero() {
+		if shared.handOverOn && !shared.released.IsZero() && acquired.Before(end) {
 			shared.handOvers = append(shared.handOvers, acquired.Sub(shared.released).Microseconds())
 		}
 		shared.Unlock()
-		time.Sleep(hold)
+		if acquired.Before(end) {
+			time.Sleep(hold)
+		}
 		released := time.Now()
 		shared.Lock()
 		shared.released = released
 		shared.Unlock()
-		if _, err := held.release(context.Background()); err != nil {
-			// What it has not released goes with its lease.
-			shared.failed(c, err)
+		if !c.release(held) {
 			continue
 		}
-		cycle := acquired.Sub(asked) + time.Since(released)
-		shared.Lock()
-		shared.cycles = append(shared.cycles, cycle.Microseconds())
-		shared.Unlock()
+		// What ends after the window is not part of its throughput.
+		if done := time.Now(); done.Before(end) {
+			cycle := acquired.Sub(asked) + done.Sub(released)
+			shared.Lock()
+			shared.cycles = append(shared.cycles, cycle.Microseconds())
+			shared.Unlock()
+		}
 		for hold > 0 && shared.grants.Load() == own && ctx.Err() == nil {
 			time.Sleep(time.Millisecond / 2)
 		}
 	}
 }
 
-// failed counts an error of the store, after which a program tries again.
-func (t *times) failed(c *contender, err error) {
-	t.errors.Add(1)
-	log.Printf("contender %d: %v", c.number, err)
+// release returns whether a lock was held and is released.
+func (c *contender) release(held *grant) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*lease)
+	defer cancel()
+	kept, err := held.release(ctx)
+	if err != nil {
+		// What it has not released goes with its lease.
+		failed(err)
+	} else if !kept && !c.optimistic {
+		failed(errNotHeld)
+	}
+	return err == nil && kept
+}
+
+var errNotHeld = errors.New("the release found the lock lost")
+
+// failures counts the errors of the store in a run, after which a program tries
+// again.
+var failures atomic.Int64
+
+func failed(err error) {
+	failures.Add(1)
+	log.Print(err)
 }
 
 var output sync.Mutex
@@ -273,12 +339,13 @@ func number(text string) time.Duration {
 	return time.Duration(value) * time.Millisecond
 }
 
-// pause waits before the next try.
+// pause waits before the next try, for half to one and a half of poll, so that
+// contenders do not keep step.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(poll):
+	case <-time.After(poll/2 + rand.N(poll)):
 		return nil
 	}
 }
@@ -297,28 +364,47 @@ func renew(asked time.Time, extend func(ctx context.Context) (bool, error)) (los
 				return
 			case <-time.After(lease / 3):
 			}
-			began := time.Now()
-			extended := make(chan bool, 1)
-			go func() {
-				kept, err := extend(ctx)
-				if err == nil {
-					extended <- kept
-				}
-			}()
-			select {
-			case <-ctx.Done():
+			began, kept := extendBefore(ctx, until, extend)
+			if ctx.Err() != nil {
 				return
-			case kept := <-extended:
-				if !kept {
-					close(gone)
-					return
-				}
-				until = began.Add(lease)
-			case <-time.After(time.Until(until)):
+			}
+			if !kept {
 				close(gone)
 				return
 			}
+			until = began.Add(lease)
 		}
 	}()
 	return gone, cancel
+}
+
+// extendBefore calls extend until it succeeds, finds the lock lost, or the lease
+// ends: an error, or a reply that does not come, says nothing about the lock.
+func extendBefore(ctx context.Context, until time.Time, extend func(ctx context.Context) (bool, error)) (began time.Time, kept bool) {
+	type reply struct {
+		began time.Time
+		kept  bool
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	replies := make(chan reply, 1)
+	go func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			try, cancel := context.WithTimeout(ctx, lease/4)
+			kept, err := extend(try)
+			cancel()
+			if err == nil {
+				replies <- reply{began, kept}
+				return
+			}
+			pause(ctx)
+		}
+	}()
+	select {
+	case it := <-replies:
+		return it.began, it.kept
+	case <-ctx.Done():
+		return time.Time{}, false
+	}
 }

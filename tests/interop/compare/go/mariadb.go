@@ -28,11 +28,19 @@ func openMariaDB(recipe, name string) (lock, error) {
 	case "version":
 		return &mariadbVersion{db, name}, nil
 	case "for-update":
-		return &mariadbForUpdate{db, name}, nil
+		return &mariadbForUpdate{db: db, name: name}, nil
 	default:
 		return &mariadbGetLock{db: db, name: name}, nil
 	}
 }
+
+// takeRow inserts the row, or takes it over when it has expired; the owner is
+// assigned first.
+const takeRow = `INSERT INTO locks (name, owner, expires)
+	VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)
+	ON DUPLICATE KEY UPDATE
+		owner = IF(expires < UTC_TIMESTAMP(6), VALUES(owner), owner),
+		expires = IF(owner = VALUES(owner), VALUES(expires), expires)`
 
 // mariadbRow is a row with a unique key and an expiry, renewed while it is held.
 type mariadbRow struct {
@@ -45,15 +53,13 @@ func (l *mariadbRow) acquire(ctx context.Context) (*grant, error) {
 	var asked time.Time
 	for {
 		asked = time.Now()
-		_, err := l.db.ExecContext(ctx, `DELETE FROM locks WHERE name = ? AND expires < NOW(6)`, l.name)
-		if err == nil {
-			_, err = l.db.ExecContext(ctx, `INSERT INTO locks (name, owner, expires)
-				VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)`, l.name, owner, lease.Microseconds())
-		}
-		if err == nil {
+		got, err := changed(l.db.ExecContext(context.WithoutCancel(ctx), takeRow, l.name, owner, lease.Microseconds()))
+		if got {
 			break
 		}
-		if !isMySQL(err, 1062, 1213) { // It is taken, or a deadlock was broken.
+		if isMySQL(err, 1205, 1213) { // It has waited for long, or a deadlock was broken.
+			failed(err)
+		} else if err != nil {
 			return nil, err
 		}
 		if err := pause(ctx); err != nil {
@@ -61,7 +67,7 @@ func (l *mariadbRow) acquire(ctx context.Context) (*grant, error) {
 		}
 	}
 	lost, stop := renew(asked, func(ctx context.Context) (bool, error) {
-		return changed(l.db.ExecContext(ctx, `UPDATE locks SET expires = NOW(6) + INTERVAL ? MICROSECOND
+		return changed(l.db.ExecContext(ctx, `UPDATE locks SET expires = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND
 			WHERE name = ? AND owner = ?`, lease.Microseconds(), l.name, owner))
 	})
 	return &grant{0, lost, func(ctx context.Context) (bool, error) {
@@ -92,20 +98,29 @@ func (l *mariadbVersion) acquire(ctx context.Context) (*grant, error) {
 type mariadbForUpdate struct {
 	db   *sql.DB
 	name string
+	// tx is the transaction of the holder.
+	tx *sql.Tx
 }
 
 func (l *mariadbForUpdate) acquire(ctx context.Context) (*grant, error) {
+	const selectRow = `SELECT version FROM resources WHERE name = ? FOR UPDATE`
+	var version int64
+	if l.tx != nil {
+		// The holder selects once more; its transaction goes on.
+		err := l.tx.QueryRowContext(ctx, selectRow, l.name).Scan(&version)
+		return &grant{0, nil, func(context.Context) (bool, error) { return true, nil }}, err
+	}
 	for {
 		// The transaction outlives the limit of the acquisition.
 		tx, err := l.db.BeginTx(context.WithoutCancel(ctx), nil)
 		if err != nil {
 			return nil, err
 		}
-		var version int64
-		row := tx.QueryRowContext(ctx, `SELECT version FROM resources WHERE name = ? FOR UPDATE`, l.name)
-		err = row.Scan(&version)
+		err = tx.QueryRowContext(ctx, selectRow, l.name).Scan(&version)
 		if err == nil {
+			l.tx = tx
 			return &grant{0, nil, func(context.Context) (bool, error) {
+				l.tx = nil
 				err := tx.Commit()
 				return err == nil, err
 			}}, nil
@@ -114,6 +129,7 @@ func (l *mariadbForUpdate) acquire(ctx context.Context) (*grant, error) {
 		if !isMySQL(err, 1205, 1213) { // It has waited for long, or a deadlock was broken.
 			return nil, err
 		}
+		failed(err)
 	}
 }
 
@@ -164,7 +180,8 @@ func changed(result sql.Result, err error) (bool, error) {
 		return false, err
 	}
 	rows, err := result.RowsAffected()
-	return rows == 1, err
+	// An update of a row that was there counts as two.
+	return rows > 0, err
 }
 
 func isMySQL(err error, numbers ...uint16) bool {
@@ -178,4 +195,20 @@ func isMySQL(err error, numbers ...uint16) bool {
 		}
 	}
 	return false
+}
+
+func (l *mariadbRow) close() {
+	l.db.Close()
+}
+
+func (l *mariadbVersion) close() {
+	l.db.Close()
+}
+
+func (l *mariadbForUpdate) close() {
+	l.db.Close()
+}
+
+func (l *mariadbGetLock) close() {
+	l.db.Close()
 }

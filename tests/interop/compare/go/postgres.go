@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -28,7 +29,7 @@ func openPostgres(recipe, name string) (lock, error) {
 	case "version":
 		return &postgresVersion{pool, name}, nil
 	case "for-update":
-		return &postgresForUpdate{pool, name}, nil
+		return &postgresForUpdate{pool: pool, name: name}, nil
 	default:
 		return &postgresAdvisory{pool: pool, name: name}, nil
 	}
@@ -45,7 +46,7 @@ func (l *postgresRow) acquire(ctx context.Context) (*grant, error) {
 	var asked time.Time
 	for {
 		asked = time.Now()
-		got, err := changedRow(l.pool.Exec(ctx, `INSERT INTO locks (name, owner, expires)
+		got, err := changedRow(l.pool.Exec(context.WithoutCancel(ctx), `INSERT INTO locks (name, owner, expires)
 			VALUES ($1, $2, clock_timestamp() + $3::interval)
 			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires
 			WHERE locks.expires < clock_timestamp()`, l.name, owner, lease))
@@ -91,20 +92,29 @@ func (l *postgresVersion) acquire(ctx context.Context) (*grant, error) {
 type postgresForUpdate struct {
 	pool *pgxpool.Pool
 	name string
+	// tx is the transaction of the holder.
+	tx pgx.Tx
 }
 
 func (l *postgresForUpdate) acquire(ctx context.Context) (*grant, error) {
+	const selectRow = `SELECT version FROM resources WHERE name = $1 FOR UPDATE`
+	var version int64
+	if l.tx != nil {
+		// The holder selects once more; its transaction goes on.
+		err := l.tx.QueryRow(ctx, selectRow, l.name).Scan(&version)
+		return &grant{0, nil, func(context.Context) (bool, error) { return true, nil }}, err
+	}
 	tx, err := l.pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var version int64
-	row := tx.QueryRow(ctx, `SELECT version FROM resources WHERE name = $1 FOR UPDATE`, l.name)
-	if err := row.Scan(&version); err != nil {
+	if err := tx.QueryRow(ctx, selectRow, l.name).Scan(&version); err != nil {
 		tx.Rollback(context.WithoutCancel(ctx))
 		return nil, err
 	}
+	l.tx = tx
 	return &grant{0, nil, func(ctx context.Context) (bool, error) {
+		l.tx = nil
 		err := tx.Commit(ctx)
 		return err == nil, err
 	}}, nil
@@ -142,4 +152,23 @@ func (l *postgresAdvisory) acquire(ctx context.Context) (*grant, error) {
 
 func changedRow(tag pgconn.CommandTag, err error) (bool, error) {
 	return tag.RowsAffected() == 1, err
+}
+
+func (l *postgresRow) close() {
+	l.pool.Close()
+}
+
+func (l *postgresVersion) close() {
+	l.pool.Close()
+}
+
+func (l *postgresForUpdate) close() {
+	l.pool.Close()
+}
+
+func (l *postgresAdvisory) close() {
+	if l.conn != nil {
+		l.conn.Release()
+	}
+	l.pool.Close()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -35,7 +36,7 @@ func (l *redisLock) acquire(ctx context.Context) (*grant, error) {
 	var asked time.Time
 	for {
 		asked = time.Now()
-		set, err := l.client.SetNX(ctx, l.name, value, lease).Result()
+		set, err := l.client.SetNX(context.WithoutCancel(ctx), l.name, value, lease).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -63,40 +64,73 @@ func (l *redisLock) acquire(ctx context.Context) (*grant, error) {
 	}}, nil
 }
 
+func (l *redisLock) close() {
+	l.client.Close()
+}
+
 // redlock is redsync over all servers, extended while it is held.
 type redlock struct {
-	sync *redsync.Redsync
-	name string
+	sync    *redsync.Redsync
+	clients []*redis.Client
+	name    string
 }
 
 func openRedlock(name string) (lock, error) {
+	l := &redlock{name: name}
 	var pools []driver.Pool
 	for _, server := range servers {
-		pools = append(pools, goredis.NewPool(redis.NewClient(&redis.Options{Addr: server})))
+		client := redis.NewClient(&redis.Options{Addr: server})
+		l.clients = append(l.clients, client)
+		pools = append(pools, goredis.NewPool(client))
 	}
-	return &redlock{redsync.New(pools...), name}, nil
+	l.sync = redsync.New(pools...)
+	return l, nil
 }
 
+// acquire tries by itself: LockContext would cut a try short.
 func (l *redlock) acquire(ctx context.Context) (*grant, error) {
-	var mutex *redsync.Mutex
+	mutex := l.sync.NewMutex(l.name, redsync.WithExpiry(lease))
 	for {
-		mutex = l.sync.NewMutex(l.name, redsync.WithExpiry(lease),
-			redsync.WithRetryDelay(poll))
-		err := mutex.LockContext(ctx)
+		err := mutex.TryLockContext(context.WithoutCancel(ctx))
 		if err == nil {
 			break
 		}
-		// It gives up after 32 tries.
-		if ctx.Err() != nil {
+		if !isTaken(err) {
+			return nil, err
+		}
+		if err := pause(ctx); err != nil {
 			return nil, err
 		}
 	}
-	lost, stop := renew(mutex.Until().Add(-lease), mutex.ExtendContext)
+	lost, stop := renew(mutex.Until().Add(-lease), func(ctx context.Context) (bool, error) {
+		kept, err := mutex.ExtendContext(ctx)
+		if isTaken(err) {
+			// A majority has no such lock any more.
+			return false, nil
+		}
+		return kept, err
+	})
 	return &grant{0, lost, func(ctx context.Context) (bool, error) {
 		stop()
-		// It returns an error when it was lost.
 		valid := time.Now().Before(mutex.Until())
-		kept, _ := mutex.UnlockContext(ctx)
-		return kept && valid, nil
+		kept, err := mutex.UnlockContext(ctx)
+		if isTaken(err) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			err = nil
+		}
+		return kept && valid, err
 	}}, nil
+}
+
+// isTaken returns whether another one has the lock, on a majority or because
+// several tried at once and none got one.
+func isTaken(err error) bool {
+	var taken *redsync.ErrTaken
+	var node *redsync.ErrNodeTaken
+	return errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) || errors.As(err, &node)
+}
+
+func (l *redlock) close() {
+	for _, client := range l.clients {
+		client.Close()
+	}
 }

@@ -137,6 +137,11 @@ impl Store for MariaDb {
         Ok(self.ask("SELECT VERSION()")?.trim().split('-').next().unwrap_or_default().to_owned())
     }
 
+    fn time_ms(&self, _: usize) -> Result<i64, CompareError> {
+        let text = self.ask("SELECT ROUND(UNIX_TIMESTAMP(NOW(6)) * 1000)")?;
+        text.trim().parse().map_err(|_| self.daemon.error("no time"))
+    }
+
     fn jump(&mut self, _: usize, ahead_ms: u64) -> Result<(), CompareError> {
         self.daemon.jump(ahead_ms)
     }

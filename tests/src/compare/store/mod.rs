@@ -147,6 +147,9 @@ pub(super) trait Store: fmt::Debug + Send {
 
     fn version(&self) -> Result<String, CompareError>;
 
+    /// The time of one server's wall clock, in milliseconds since 1970, as it has it for itself.
+    fn time_ms(&self, server: usize) -> Result<i64, CompareError>;
+
     /// Sets the wall clock of one server so far ahead; the store was started with
     /// [`StoreOptions::clock`].
     fn jump(&mut self, server: usize, ahead_ms: u64) -> Result<(), CompareError>;

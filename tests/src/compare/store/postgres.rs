@@ -151,6 +151,11 @@ impl Store for Postgres {
             .to_owned())
     }
 
+    fn time_ms(&self, _: usize) -> Result<i64, CompareError> {
+        let text = self.ask("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")?;
+        text.trim().parse().map_err(|_| self.daemon.error("no time"))
+    }
+
     fn jump(&mut self, _: usize, ahead_ms: u64) -> Result<(), CompareError> {
         self.daemon.jump(ahead_ms)
     }

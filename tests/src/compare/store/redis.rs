@@ -146,6 +146,13 @@ impl Store for Redis {
         Ok(version.unwrap_or("unknown").to_owned())
     }
 
+    fn time_ms(&self, server: usize) -> Result<i64, CompareError> {
+        let daemon = self.daemons.get(server).ok_or_else(none)?;
+        let words = ask(daemon.address(), "TIME").map_err(|error| daemon.error(error))?;
+        let seconds = words.first().and_then(|word| word.parse::<i64>().ok());
+        seconds.map(|seconds| seconds * 1_000).ok_or_else(|| daemon.error("no time"))
+    }
+
     fn jump(&mut self, server: usize, ahead_ms: u64) -> Result<(), CompareError> {
         self.daemons.get(server).map_or(Ok(()), |daemon| daemon.jump(ahead_ms))
     }

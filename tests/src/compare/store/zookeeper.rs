@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use tokio::runtime::Builder;
-use zoolet_client::{Client, ErrorCode};
+use zoolet_client::{Client, CreateMode, ErrorCode};
 
 use super::super::error::CompareError;
 use super::{Store, StoreOptions, System};
@@ -128,6 +128,19 @@ impl Store for Ensemble {
             version.split("-zoolet-").last()
         };
         Ok(own.unwrap_or(version).to_owned())
+    }
+
+    /// That of a new znode: it has the time of the server that leads.
+    fn time_ms(&self, server: usize) -> Result<i64, CompareError> {
+        let address = self.servers.client_address(server)?.to_string();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let time = runtime.block_on(async {
+            let client = Client::connect(&address).await?;
+            let (_, stat) = client.create("/time", b"", CreateMode::Ephemeral).await?;
+            client.close().await?;
+            Ok(stat.ctime)
+        });
+        time.map_err(|error: zoolet_client::Error| self.error(error))
     }
 
     fn jump(&mut self, server: usize, ahead_ms: u64) -> Result<(), CompareError> {
