@@ -120,8 +120,8 @@ planted:
 		cargo test --workspace --test planted planted_bugs -- --nocapture
 
 # Every way in which people lock, side by side: rewrites docs/lock-comparison.md, which says how it is
-# measured. SHORT=1 takes about three minutes and writes to target/compare; SYSTEMS=name,… compares some
-# stores alone; ROUNDS, WINDOW_MS, FAULTS, LANES and OUT as in tests/src/compare/options.rs.
+# measured. SHORT=1 takes a few minutes; SYSTEMS=name,… compares some stores alone; both
+# write to target/compare; ROUNDS, WINDOW_MS, FAULTS, LANES and OUT as in tests/src/compare/options.rs.
 compare_locks: profile = $(if $(filter 1,$(SHORT)),debug,release)
 compare_locks:
 	cargo build $(if $(filter 1,$(SHORT)),,--release) -p zoolet

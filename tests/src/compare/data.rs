@@ -1,6 +1,8 @@
 //! Everything that a run has found, and its form as JSON.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use super::options::Options;
 use super::servers::{NOT_GRANTED_AGAIN, RELEASE_DOES_NOT_END};
 use super::store::System;
 use super::way::{Group, NO_LOCK, Way};
-use super::{LEASE, POLL, must_be_whole};
+use super::{LEASE, POLL, clients, must_be_whole};
 use crate::bench::machine::Machine;
 use crate::bench::statistics::Summary;
 
@@ -23,6 +25,9 @@ pub(super) struct Facts {
     pub(super) is_short: bool,
     pub(super) rounds: usize,
     pub(super) faults: usize,
+    pub(super) lanes: usize,
+    /// That of the directories of the servers.
+    pub(super) file_system: String,
     pub(super) window_ms: u128,
 }
 
@@ -35,9 +40,25 @@ impl Facts {
             is_short: options.is_short,
             rounds: options.rounds,
             faults: options.faults,
+            lanes: options.lanes,
+            file_system: file_system(
+                &std::env::temp_dir(),
+                &fs::read_to_string("/proc/mounts").unwrap_or_default(),
+            ),
             window_ms: options.window.as_millis(),
         }
     }
+}
+
+/// The kind of file system that a directory is on, by a table of mounts.
+fn file_system(directory: &Path, mounts: &str) -> String {
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((words.next()?, words.next()?))
+    });
+    // Of two mounts at one place the later one is seen.
+    let around = mounts.filter(|(at, _)| directory.starts_with(at));
+    around.max_by_key(|(at, _)| at.len()).map_or("an unknown file system", |(_, it)| it).to_owned()
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +200,8 @@ fn is_measured(way: &Way, case: Case, options: &Options) -> bool {
 }
 
 pub(super) fn write(report: &Report) -> Value {
-    let Facts { cores, memory_mib, kernel, is_short, rounds, faults, window_ms } = &report.facts;
+    let Facts { cores, memory_mib, kernel, is_short, rounds, faults, window_ms, .. } =
+        &report.facts;
     let versions: BTreeMap<&str, &String> =
         report.versions.iter().map(|(system, version)| (system.title(), version)).collect();
     let observations = report.observations.iter().map(|it| {
@@ -193,7 +215,9 @@ pub(super) fn write(report: &Report) -> Value {
         json!({"way": it.way, "case": it.case, "round": it.round, "values": values})
     });
     json!({
-        "machine": {"cores": cores, "memory_mib": memory_mib, "kernel": kernel},
+        "machine": {"cores": cores, "memory_mib": memory_mib, "kernel": kernel,
+            "file_system": report.facts.file_system},
+        "clients": clients::clients(), "lanes": report.facts.lanes,
         "short": is_short, "rounds": rounds, "fault_rounds": faults, "window_ms": window_ms,
         "lease_ms": LEASE.as_millis(), "poll_ms": POLL.as_millis(),
         "versions": versions,
@@ -277,6 +301,13 @@ pub(super) mod tests {
         let problems = report.problems(&groups, &options);
         assert!(problems.iter().any(|it| it == "zoolet-mutex: nothing was seen of `pause`"));
         assert!(problems.iter().any(|it| it == "etcd-mutex: no figures of `alone`"));
+    }
+
+    #[test]
+    fn the_file_system_is_that_of_the_innermost_mount() {
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\nx /tm xfs rw 0 0\n";
+        assert_eq!(file_system(Path::new("/tmp/x"), mounts), "tmpfs");
+        assert_eq!(file_system(Path::new("/var"), mounts), "ext4");
     }
 
     #[test]

@@ -35,6 +35,7 @@
 //! `data`, `plots`).
 
 mod behavior;
+mod clients;
 mod data;
 mod error;
 mod figures;
@@ -52,6 +53,7 @@ mod torture;
 mod turns;
 mod waiting;
 mod way;
+mod worse;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -76,7 +78,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// Between two tries of the ways that cannot wait in their store, in the mean.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 
-/// What cannot be had at all.
+/// What is unavailable.
 const UNAVAILABLE: [(&str, &str); 1] = [(
     "Consul",
     "Debian 12 has no package of its server, and no registry that the project uses has its program",

@@ -51,8 +51,13 @@ impl Options {
         let out = match given("OUT") {
             Some(out) => PathBuf::from(out),
             None if is_short || given("SYSTEMS").is_some() => tools::target_dir().join("compare"),
-            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"),
+            None => docs(),
         };
+        let is_whole = !is_short && given("SYSTEMS").is_none();
+        if !is_whole && is_docs(&out) {
+            let what = format!("OUT={}: only a full run replaces the page", out.display());
+            return Err(CompareError::Option(what));
+        }
         Ok(Self {
             is_short,
             faults: of("FAULTS", 3, 1, 1..=100)?,
@@ -67,6 +72,16 @@ impl Options {
     pub(super) fn wants(&self, system: System) -> bool {
         self.systems.contains(&system)
     }
+}
+
+/// The directory of the page.
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+fn is_docs(directory: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(directory).is_some() && real(directory) == real(&docs())
 }
 
 /// Parses a list of names, separated by commas.
@@ -128,8 +143,12 @@ mod tests {
             ("SHORT", "yes", "SHORT=yes: expected 0 or 1"),
             ("ROUNDS", "x", "ROUNDS=x: expected 0 to 100"),
             ("SYSTEMS", "oracle", "unknown `oracle`"),
+            ("OUT", "../docs", "only a full run replaces the page"),
         ] {
-            let error = parse(&[(name, value)]).unwrap_err();
+            let short = ("SHORT", "1");
+            let given =
+                if name == "OUT" { vec![short, (name, value)] } else { vec![(name, value)] };
+            let error = parse(&given).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -10,9 +10,10 @@ use super::error::CompareError;
 use super::figures::{CASES, CPU_US, Case, ERRORS, MEMORY_MIB, P50_US, P99_US, PER_SECOND};
 use super::observation::Question;
 use super::plots;
-use super::store::{SYSTEMS, System};
-use super::way::{Way, shown};
-use super::{LEASE, POLL};
+use super::store::SYSTEMS;
+use super::way::{WAYS, Way, shown};
+use super::worse::worse;
+use super::{LEASE, POLL, clients};
 use crate::bench::statistics::Summary;
 use crate::bench::svg::short;
 
@@ -22,13 +23,16 @@ const DATA: &str = "lock-comparison.json";
 /// Where the plots are, from the page.
 const PLOTS: &str = "lock-comparison";
 
-/// The way that others are held against.
-const OURS: &str = "zoolet-mutex";
-
 /// Writes the page, the data and the plots.
 pub(super) fn write(directory: &Path, report: &Report) -> Result<(), CompareError> {
     let plots = directory.join(PLOTS);
     fs::create_dir_all(&plots).map_err(CompareError::file(&plots))?;
+    for entry in fs::read_dir(&plots).map_err(CompareError::file(&plots))?.flatten() {
+        // That of an earlier run may have no successor.
+        if entry.path().extension().is_some_and(|it| it == "svg") {
+            fs::remove_file(entry.path()).map_err(CompareError::file(&entry.path()))?;
+        }
+    }
     for (name, text) in plots::all(report) {
         replace(&plots.join(name), &text)?;
     }
@@ -55,7 +59,11 @@ fn page(report: &Report) -> String {
     ];
     let waiting = [Question::Order, Question::Waiting, Question::Again, Question::Remains];
     let servers = [Question::Restart, Question::Loss, Question::Failover, Question::Clock];
-    let parts: [(&str, String); 11] = [
+    let exclusion = [Question::ExclusivePaused, Question::ExclusiveCut, Question::ExclusiveKilled];
+    let parts: [(&str, String); 14] = [
+        ("short", warning(report).to_owned()),
+        ("exclusion", behavior(report, &exclusion)),
+        ("failed", failed(report)),
         ("worse", worse(report)),
         ("facts", facts(report)),
         ("stores", stores(report)),
@@ -68,81 +76,71 @@ fn page(report: &Report) -> String {
         ("costs", costs(report)),
         ("errors", errors(report)),
     ];
-    parts.iter().fold(TEXT.to_owned(), |text, (name, part)| {
+    let text = parts.iter().fold(TEXT.to_owned(), |text, (name, part)| {
         text.replace(&format!("{{{{{name}}}}}"), part.trim_end())
+    });
+    let made: Vec<&str> = plots::all(report).into_iter().map(|(name, _)| name).collect();
+    let is_kept = |line: &&str| match line.split_once(&format!("({PLOTS}/")) {
+        Some((_, name)) => made.contains(&name.trim_end_matches(')')),
+        None => true,
+    };
+    text.lines().filter(is_kept).fold(String::new(), |text, line| {
+        // What was left out leaves one empty line, not two.
+        if line.is_empty() && text.ends_with("\n\n") { text } else { text + line + "\n" }
     })
-}
-
-/// Where other ways do better than zoolet, by their medians.
-fn worse(report: &Report) -> String {
-    let subjects: [(&str, &str, &str, bool); 6] = [
-        ("cycles of one client per second", "alone", PER_SECOND, true),
-        ("cycles of 64 clients with a lock each per second", "many:64", PER_SECOND, true),
-        ("cycles of 64 clients of one lock per second", "one:64", PER_SECOND, true),
-        ("the median hand-over to one waiter in µs", "hand-over:1", P50_US, false),
-        ("CPU of the servers for each cycle of one client in µs", "alone", CPU_US, false),
-        ("memory of the servers with 8 clients in MiB", "many:8", MEMORY_MIB, false),
-    ];
-    let mut sentences = Vec::new();
-    for (what, case, name, more_is_better) in subjects {
-        let Some(ours) = report.summary(OURS, case, name).map(|it| it.median) else { continue };
-        // The best way of each store.
-        let mut better: BTreeMap<System, (f64, &str)> = BTreeMap::new();
-        for way in shown().filter(|way| way.system != System::Zoolet) {
-            let Some(theirs) = report.summary(way.name, case, name) else { continue };
-            let ratio = if more_is_better { theirs.median / ours } else { ours / theirs.median };
-            let best = better.get(&way.system).map_or(1.1, |(best, _)| *best);
-            if ratio > best && ratio.is_finite() {
-                better.insert(way.system, (ratio, way.title));
-            }
-        }
-        let mut better: Vec<(f64, &str)> = better.into_values().collect();
-        better.sort_by(|one, other| other.0.total_cmp(&one.0));
-        if better.is_empty() {
-            continue;
-        }
-        let listed = better.iter().map(|(ratio, title)| format!("{title} {ratio:.1}×"));
-        let ours = short(ours);
-        sentences.push(format!("{what} ({ours}): {}", listed.collect::<Vec<_>>().join(", ")));
-    }
-    let crash = |way: &str| Summary::of(&report.numbers(way, Question::Crash)).map(|it| it.median);
-    if let Some(ours) = crash(OURS) {
-        let at_once = shown().filter(|way| crash(way.name).is_some_and(|it| it < ours / 2.0));
-        let at_once: Vec<&str> = at_once.map(|way| way.title).collect();
-        if !at_once.is_empty() {
-            sentences.push(format!(
-                "a lock whose holder is killed goes on after {ours:.1} s, when the session has timed \
-                 out; sooner with {}",
-                at_once.join(", ")
-            ));
-        }
-    }
-    if sentences.is_empty() {
-        return "In this run no other way did better in any figure.".to_owned();
-    }
-    format!(
-        "**Where zoolet is worse**, by medians, with zoolet's own in brackets and the best way of each \
-         other store: {}.",
-        sentences.join(";\n")
-    )
 }
 
 fn facts(report: &Report) -> String {
     let facts = &report.facts;
     let gib = f64::from(u32::try_from(facts.memory_mib).unwrap_or(u32::MAX)) / 1024.0;
-    let mut text = format!(
-        "{} cores, {gib:.1} GiB of memory, Linux {}; {} rounds of each figure of {} ms, {} of each \
-         fault; leases and sessions of {} s, and {} ms between two tries of what polls.",
+    format!(
+        "{} cores, {gib:.1} GiB of memory, Linux {}, data on {}; a {} build of zoolet; {} of each figure, \
+         each of {} ms, and {} of each fault; leases and sessions of {} s, and {} ms in the mean \
+         between two tries of what polls.\n\
+         The behavior of {} stores is watched side by side; for figures one store runs at a time, and \
+         each round has the opposite order of the one before.\n\
+         {}",
         facts.cores,
         facts.kernel,
-        facts.rounds,
+        facts.file_system,
+        data::BUILD,
+        rounds(facts.rounds),
         facts.window_ms,
-        facts.faults,
+        rounds(facts.faults),
         LEASE.as_secs(),
         POLL.as_millis(),
-    );
-    if facts.is_short {
-        text.push_str("\n**A short form: its times are not to be read as results.**");
+        facts.lanes,
+        clients::clients(),
+    )
+}
+
+fn rounds(count: usize) -> String {
+    if count == 1 { "one round".to_owned() } else { format!("{count} rounds") }
+}
+
+/// What a page of a short form begins with.
+fn warning(report: &Report) -> &'static str {
+    if report.facts.is_short {
+        "**A short run, to see that everything works: its times mean nothing.**\n"
+    } else {
+        ""
+    }
+}
+
+fn failed(report: &Report) -> String {
+    let control = if report.no_lock_is_found() {
+        "A lock that excludes no contender was found to be none, in every round."
+    } else {
+        "**A lock that excludes no contender was not found to be none.**"
+    };
+    let mut text = format!("{control}\n\n");
+    for failure in &report.failures {
+        let _ = writeln!(text, "- {}", failure.lines().next().unwrap_or_default());
+    }
+    if report.failures.is_empty() {
+        text.push_str("Failed in this run: nothing.\n");
+    } else {
+        text.insert_str(control.len() + 2, "Failed in this run:\n\n");
     }
     text
 }
@@ -167,7 +165,7 @@ fn missing(report: &Report) -> String {
 fn behavior(report: &Report, questions: &[Question]) -> String {
     let titles: Vec<&str> = questions.iter().map(|it| it.title()).collect();
     let mut text = head("way", &titles);
-    for way in shown() {
+    for way in &WAYS {
         let cells = questions.iter().map(|question| cell(report, way, *question));
         line(&mut text, way, &cells.collect::<Vec<_>>());
     }
@@ -203,8 +201,14 @@ fn figures(report: &Report, hands_over: bool, names: &[&str]) -> String {
         let unit = match *name {
             PER_SECOND => "Acquire and release, per second",
             P50_US => "Median, in ms",
-            _ => "99th percentile, in ms",
+            _ => "99th percentile, in ms, where a round has at least 100 times",
         };
+        let has_values =
+            |case: &&Case| shown().any(|way| report.summary(way.name, case.name, name).is_some());
+        let cases: Vec<&Case> = cases.iter().filter(has_values).collect();
+        if cases.is_empty() {
+            continue;
+        }
         let titles: Vec<&str> = cases.iter().map(|case| case.title).collect();
         let _ = writeln!(text, "\n{unit}:\n\n{}", head("way", &titles).trim_end());
         for way in shown() {
@@ -284,9 +288,24 @@ mod tests {
     fn the_page_begins_with_where_zoolet_is_worse() {
         let page = page(&example());
         let first = page.split("\n\n").nth(1).unwrap();
-        assert!(first.contains("Redis, `SET NX PX` 4.0×"), "{first}");
+        assert!(first.starts_with("**Where zoolet is worse**"), "{first}");
+        let line =
+            "- acquire and release of one client, median: 1 ms; Redis, `SET NX PX` 0.25 ms.\n";
+        assert!(page.contains(line), "{page}");
         assert!(!page.contains("{{"), "{page}");
         assert!(page.contains("Consul: no package."), "{page}");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_column_and_no_plot() {
+        let mut report = example();
+        report.figures.retain(|figure| figure.case != "hand-over:100");
+        report.failures.push("redis, alone: it has ended\nwith this".to_owned());
+        let page = page(&report);
+        assert!(page.contains("hand-over, 1 waiter") && page.contains("hand-over.svg"));
+        assert!(!page.contains("hand-over, 100 waiters") && !page.contains("hand-over-100.svg"));
+        assert!(page.contains("Failed in this run:\n\n- redis, alone: it has ended\n"), "{page}");
+        assert!(!page.contains("\n\n\n"), "{page}");
     }
 
     #[test]

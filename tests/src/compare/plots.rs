@@ -16,7 +16,7 @@ const BAR: f64 = 13.0;
 const ROW: f64 = 19.0;
 const BOTTOM: f64 = 30.0;
 
-/// Returns the name and the text of each plot.
+/// Returns the name and the text of each plot that has something.
 pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
     let cycles = |case| {
         rows(report, |report, way| Some((report.summary(way.name, case, PER_SECOND)?, None)))
@@ -35,38 +35,40 @@ pub(super) fn all(report: &Report) -> Vec<(&'static str, String)> {
             Some((Summary::of(&seconds)?, None))
         })
     };
-    vec![
+    let plots = [
         (
             "one-client.svg",
-            draw("Acquire and release per second, 1 client (line: spread)", &cycles("alone")),
+            ("Acquire and release per second, 1 client (line: spread)", cycles("alone")),
         ),
         (
             "one-lock.svg",
-            draw("Acquire and release per second, 8 clients of one lock", &cycles("one:8")),
+            ("Acquire and release per second, 8 clients of one lock", cycles("one:8")),
         ),
         (
             "many-locks.svg",
-            draw("Acquire and release per second, 8 clients with a lock each", &cycles("many:8")),
+            ("Acquire and release per second, 8 clients with a lock each", cycles("many:8")),
         ),
         (
             "hand-over.svg",
-            draw(
+            (
                 "Hand-over to one waiter in µs (full: to p50; pale: to p99)",
-                &hand_over("hand-over:1"),
+                hand_over("hand-over:1"),
             ),
         ),
         (
             "hand-over-100.svg",
-            draw(
+            (
                 "Hand-over among 100 waiters in µs (full: to p50; pale: to p99)",
-                &hand_over("hand-over:100"),
+                hand_over("hand-over:100"),
             ),
         ),
         (
             "killed.svg",
-            draw("Holder killed: seconds until the next one has the lock", &taken(Question::Crash)),
+            ("Holder killed: seconds until the next one has the lock", taken(Question::Crash)),
         ),
-    ]
+    ];
+    let plots = plots.into_iter().filter(|(_, (_, rows))| !rows.is_empty());
+    plots.map(|(name, (title, rows))| (name, draw(title, &rows))).collect()
 }
 
 /// A bar: its way, the value, and a second value that is drawn in pale.

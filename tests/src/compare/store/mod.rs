@@ -59,14 +59,16 @@ impl System {
     pub(super) const fn configuration(self) -> &'static str {
         match self {
             Self::ZooKeeper => {
-                "three servers (heap of 256 MiB each, serial collector); each write is synced by a \
-                 majority before it is answered (`forceSync=yes`)"
+                "three servers (heap of 256 MiB each, serial collector, `tickTime=500`); each write is \
+                 synced by a majority before it is answered (`forceSync=yes`)"
             }
-            Self::Zoolet | Self::Etcd => {
-                "three servers; each write is synced by a majority before it is answered"
+            Self::Zoolet => {
+                "three servers (`tickTime=500`); each write is synced by a majority before it is \
+                 answered"
             }
+            Self::Etcd => "three servers; each write is synced by a majority before it is answered",
             Self::Redis => {
-                "one server, Debian's defaults: snapshots (`save 3600 1 300 100 60 10000`), no \
+                "one server, the program's defaults: snapshots (`save 3600 1 300 100 60 10000`), no \
                  append-only file; a write is answered before it is on disk"
             }
             Self::RedisSynced => {
@@ -74,13 +76,15 @@ impl System {
                  is answered"
             }
             Self::Redlock => {
-                "five servers that do not know each other, each with Debian's defaults"
+                "five servers that do not know each other, each with the program's defaults"
             }
             Self::MariaDb => {
-                "one server; InnoDB, `innodb_flush_log_at_trx_commit=1`: each commit is synced"
+                "one server; InnoDB, `innodb_flush_log_at_trx_commit=1`: each commit is synced; \
+                 `max_connections=400`"
             }
             Self::Postgres => {
-                "one server; `fsync=on`, `synchronous_commit=on`: each commit is synced"
+                "one server; `fsync=on`, `synchronous_commit=on`: each commit is synced; \
+                 `max_connections=400`, `pg_stat_statements` preloaded"
             }
         }
     }
