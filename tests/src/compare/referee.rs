@@ -63,7 +63,7 @@ pub(super) struct Turn {
     pub(super) why_failed: String,
     pub(super) wrote_stale: Option<bool>,
     /// Its process was killed.
-    is_dead: bool,
+    pub(super) is_dead: bool,
 }
 
 impl Turn {
