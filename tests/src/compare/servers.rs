@@ -27,7 +27,7 @@ const MOVED_MAX: Duration = LEASE.saturating_mul(5);
 const ALONE_MAX: Duration = Duration::from_secs(3);
 /// How long a lock must stay with a holder whose servers came back, or whose clock jumped: longer than
 /// a lease that is not renewed.
-const KEPT: Duration = LEASE.saturating_add(Duration::from_secs(2));
+const KEPT: Duration = LEASE.saturating_add(Duration::from_secs(1));
 /// Servers of Redlock that a holder does not reach, so that it has a bare majority.
 const UNREACHED: [usize; 2] = [3, 4];
 /// One of the majority.

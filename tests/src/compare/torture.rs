@@ -14,7 +14,7 @@ use super::way::Way;
 /// How long a holder that goes on may take to notice before it writes.
 const NOTICE_MAX: Duration = Duration::from_millis(1_500);
 /// After this time every lease of a killed program has expired.
-const EXPIRED: Duration = LEASE.saturating_mul(2);
+const EXPIRED: Duration = LEASE.saturating_add(Duration::from_secs(3));
 const TOPIC: &str = "torture";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
