@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use zoolet_client::recipes::Mutex;
@@ -137,7 +138,8 @@ async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
 /// A place behind one from before the history seemed to hold the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_holds_since_before_the_history_is_named() {
-    let off = Servers::zoolet().property("historyEnabled", "false");
+    // What the log applies again at a start is recorded: there is to be a snapshot behind the places.
+    let off = Servers::zoolet().property("historyEnabled", "false").property("snapCount", "2");
     let mut with_history = WithHttp::start(off);
     let (one, two) = (connect(&with_history).await, connect(&with_history).await);
     one.create("/lock", b"", CreateMode::Persistent).await.unwrap();
@@ -146,6 +148,20 @@ async fn who_holds_since_before_the_history_is_named() {
     // The second by name is the first in the queue.
     let holder = one.create(&place(9), b"", mode).await.unwrap().0;
     let waiter = two.create(&place(5), b"", mode).await.unwrap().0;
+    let (_, until) = two.get(&waiter).await.unwrap();
+    let mut has_snapshot = false;
+    for _ in 0..200 {
+        two.set_data("/lock", b"", Version::Any).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let newest = http::get(with_history.http, "/commands/last_snapshot").unwrap().json();
+        let zxid = newest["zxid"].as_str().unwrap_or_default();
+        let zxid = i64::from_str_radix(zxid.trim_start_matches("0x"), 16).unwrap_or(0);
+        has_snapshot = zxid > until.czxid.0;
+        if has_snapshot {
+            break;
+        }
+    }
+    assert!(has_snapshot, "behind the places");
     with_history.servers.kill(0).unwrap();
     let path = with_history.servers.server_dir(0).join("zoo.cfg");
     let mut file = fs::File::options().append(true).open(path).unwrap();
