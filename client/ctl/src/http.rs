@@ -85,6 +85,11 @@ impl Endpoint {
         let stream = connecting.map_err(|_| failed(&"it does not answer"))??;
         let request = self.request(command, identity)?;
         http::send(stream, request, SILENCE_MAX).await.map_err(|error| match &error {
+            // With TLS 1.3 a refusal comes behind the handshake, and can be lost with the connection.
+            HttpError::NotHttp(why) if self.is_tls => failed(&format!(
+                "the connection has ended behind the TLS handshake ({why}): the port may want a \
+                 certificate, --key-store, or it is not an HTTP port"
+            )),
             HttpError::NotHttp(why) => {
                 let message = format!("{} is not an HTTP port: {why}", self.authority);
                 CtlError::new(Exit::Connection, message).hint(HTTP_PORT)
