@@ -101,8 +101,11 @@ impl From<ReadError> for CtlError {
 }
 
 fn unanswered(path: &str, limit: Duration) -> CtlError {
-    CtlError::unanswered(format!("{path}: no answer within {} ms", limit.as_millis()))
-        .hint("the operation may have happened or not; --timeout waits longer")
+    CtlError::unanswered(format!(
+        "{path}: the server did not answer within {} ms",
+        limit.as_millis()
+    ))
+    .hint("the operation may have happened or not; --timeout waits longer")
 }
 
 /// Waits for a session, and says on stderr what keeps it waiting. It ends early if waiting cannot

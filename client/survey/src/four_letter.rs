@@ -11,7 +11,8 @@ use zoolet_client::Connector;
 /// How long an answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The longest answer that is read, in bytes. `cons` has the longest, about 200 for each connection.
+/// Longer answers are cut here, in bytes. The longest is that of `cons`, with about 200 for each
+/// connection.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
 /// The longest refusal, in bytes: a longer answer may have its words in a path.

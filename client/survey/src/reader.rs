@@ -1,4 +1,4 @@
-//! Reading znodes, each answer within a time.
+//! Reading znodes, with a time limit for each answer.
 
 use std::future::Future;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub enum ReadError {
         error: zoolet_client::Error,
     },
     /// No answer came in time.
-    #[error("{path}: no answer within {} ms", limit.as_millis())]
+    #[error("{path}: the server did not answer within {} ms", limit.as_millis())]
     Late {
         /// The path of the znode.
         path: String,

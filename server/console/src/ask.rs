@@ -18,7 +18,7 @@ pub(crate) use zoolet_survey::four_letter::{Silence, ask as word};
 /// How long an answer may take.
 const COMMAND_TIME: Duration = Duration::from_secs(12);
 
-/// The longest answer that is read, in bytes.
+/// The length limit of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Asks a command at an HTTP port; `command` is its name and its query, encoded.

@@ -10,7 +10,7 @@ use crate::ports::PortError;
 use crate::servers::ServersError;
 use crate::tools::ToolError;
 
-/// Why there is no comparison, or not a whole one.
+/// Why a comparison failed, or a part of it.
 #[derive(Debug, Error)]
 pub enum CompareError {
     #[error("{0}")]

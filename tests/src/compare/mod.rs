@@ -9,7 +9,7 @@
 //! program                          referee
 //! READY                         →                    every contender is connected
 //!                               ←   ASK <number>     take a turn
-//! HELD <number> <token>         →                    it has acquired; 0 if there is no token
+//! HELD <number> <token>         →                    it has acquired; a lock without tokens says 0
 //!                               ←   AGAIN <number>   acquire once more, as the holder
 //! AGAIN <number> granted        →                    and released; or: waits, refused
 //!                               ←   OK <number>      go on

@@ -295,7 +295,7 @@ impl Referee {
 
     fn handle_of(&mut self, who: Who, word: &str, rest: &str) -> Result<(), CompareError> {
         let Some((way, lock)) = self.place(who) else {
-            return Err(self.failed(who.process, format!("there is no contender {}", who.number)));
+            return Err(self.failed(who.process, format!("contender {} is unknown", who.number)));
         };
         match word {
             "HELD" => {

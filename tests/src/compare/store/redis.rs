@@ -215,7 +215,7 @@ impl Pair {
 }
 
 fn none() -> CompareError {
-    CompareError::store(NAME, "there is no such server")
+    CompareError::store(NAME, "the server is unknown")
 }
 
 #[cfg(test)]
