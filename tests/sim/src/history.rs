@@ -1,0 +1,271 @@
+//! What happened in a run, as clients saw it and as servers applied it: what the checks read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use zoolet_jute::{ErrorCode, Reply, Request, SessionId, WatcherEvent, Xid, Zxid};
+use zoolet_replica::ServerId;
+
+use crate::SimTime;
+
+/// A client of a run, from 0: one program that holds one session after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientNumber(pub u32);
+
+/// A connection of a client, from 0 over all clients; a session has one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection(pub u64);
+
+/// A request, from 0 over all clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallNumber(pub u64);
+
+/// What has happened, in the order in which it has happened in the whole world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The true time.
+    pub at: SimTime,
+    /// What it was.
+    pub what: What,
+}
+
+/// What a client has done or seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A server has answered a handshake: a session was begun or resumed, or it has expired
+    /// (`session` is [`SessionId::NONE`]).
+    Connected {
+        /// Who.
+        client: ClientNumber,
+        /// The new connection.
+        connection: Connection,
+        /// Whose server it is.
+        server: ServerId,
+        /// The session that was asked for; [`SessionId::NONE`] for a new one.
+        asked: SessionId,
+        /// The session that was granted.
+        session: SessionId,
+        /// The timeout that was granted, in milliseconds.
+        timeout_ms: u32,
+        /// `lastZxidSeen` of the handshake.
+        last_seen: Zxid,
+    },
+    /// A connection has ended, on whichever side.
+    Disconnected {
+        /// Which.
+        connection: Connection,
+    },
+    /// A request was handed to the connection.
+    Called {
+        /// Its number.
+        call: CallNumber,
+        /// Where.
+        connection: Connection,
+        /// The xid of its frame.
+        xid: Xid,
+        /// What was asked.
+        request: Request,
+    },
+    /// Its reply has arrived. A call without one has an outcome that nobody knows.
+    Returned {
+        /// The number of the request.
+        call: CallNumber,
+        /// The zxid in the reply's header.
+        zxid: Zxid,
+        /// The body, or the error.
+        result: Result<Reply, ErrorCode>,
+    },
+    /// A watch event has arrived.
+    Notified {
+        /// Where.
+        connection: Connection,
+        /// The zxid in its header.
+        zxid: Zxid,
+        /// What it says.
+        event: WatcherEvent,
+    },
+    /// What a lock's contender has done or learned; checks K1 to K8.
+    Lock {
+        /// Who.
+        client: ClientNumber,
+        /// The lock's path.
+        lock: String,
+        /// What.
+        step: LockStep,
+    },
+    /// A program was started anew, or ended: its sessions are left to their timeouts.
+    ClientDied {
+        /// Who.
+        client: ClientNumber,
+    },
+}
+
+/// A step of a contender. `token` is the fencing token, which grows with each grant of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockStep {
+    /// It has begun to wait. `mode` names the recipe and the kind of place (`mutex`, `read`, `write`,
+    /// `semaphore 3`, `curator`).
+    Waits {
+        /// The recipe.
+        mode: String,
+    },
+    /// It holds the lock.
+    Granted {
+        /// The fencing token.
+        token: i64,
+        /// The path of its znode.
+        znode: String,
+        /// Its session.
+        session: SessionId,
+    },
+    /// It has given the lock back, and the reply has arrived.
+    Released {
+        /// The token of the grant.
+        token: i64,
+    },
+    /// It was told that the lock is lost, or may be.
+    Lost {
+        /// The token of the grant.
+        token: i64,
+    },
+    /// It gave up waiting.
+    GaveUp,
+    /// It has written to the guarded resource, which accepted or refused the token.
+    Wrote {
+        /// The token.
+        token: i64,
+        /// Whether the resource, which knows the greatest token so far, took it.
+        accepted: bool,
+    },
+}
+
+/// An entry of the log that a server has applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// When.
+    pub at: SimTime,
+    /// Its place in the log.
+    pub index: u64,
+    /// The term of its leader.
+    pub term: u64,
+    /// A batch of commands: see `zoolet_replica::Batch`.
+    pub batch: Bytes,
+}
+
+/// A server's state at a place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// When.
+    pub at: SimTime,
+    /// The last entry that it has.
+    pub index: u64,
+    /// The last transaction.
+    pub zxid: Zxid,
+    /// The digest of the state.
+    pub digest: u64,
+}
+
+/// What one server has applied, over all its lives. After a restart it applies again what its snapshot
+/// lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerLog {
+    /// The entries, in the order in which they were applied.
+    pub applied: Vec<Applied>,
+    /// The states in between.
+    pub digests: Vec<Digest>,
+}
+
+/// All that is known of a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// What clients did and saw.
+    pub records: Vec<Record>,
+    /// What servers applied.
+    pub servers: BTreeMap<ServerId, ServerLog>,
+    /// From when on no fault was under way; the end of the run follows.
+    pub healed_at: SimTime,
+    /// When the run ended.
+    pub ended_at: SimTime,
+}
+
+/// Where all parts of a world write what happens. Clones are the same recorder.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    shared: Arc<Mutex<Recording>>,
+}
+
+#[derive(Debug, Default)]
+struct Recording {
+    now: SimTime,
+    calls: u64,
+    connections: u64,
+    history: History,
+}
+
+impl Recorder {
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The world's time goes on; what is noted from now on happens then.
+    pub fn set_now(&self, now: SimTime) {
+        self.recording().now = now;
+    }
+
+    /// The time of the world.
+    pub fn now(&self) -> SimTime {
+        self.recording().now
+    }
+
+    /// The number of a new connection.
+    pub fn connection(&self) -> Connection {
+        let mut recording = self.recording();
+        recording.connections += 1;
+        Connection(recording.connections - 1)
+    }
+
+    /// Notes something.
+    pub fn note(&self, what: What) {
+        let mut recording = self.recording();
+        let at = recording.now;
+        recording.history.records.push(Record { at, what });
+    }
+
+    /// Notes a request, and returns its number.
+    pub fn call(&self, connection: Connection, xid: Xid, request: Request) -> CallNumber {
+        let mut recording = self.recording();
+        let call = CallNumber(recording.calls);
+        recording.calls += 1;
+        let at = recording.now;
+        let what = What::Called { call, connection, xid, request };
+        recording.history.records.push(Record { at, what });
+        call
+    }
+
+    /// Notes an entry that a server has applied.
+    pub fn applied(&self, server: ServerId, index: u64, term: u64, batch: Bytes) {
+        let mut recording = self.recording();
+        let at = recording.now;
+        let log = recording.history.servers.entry(server).or_default();
+        log.applied.push(Applied { at, index, term, batch });
+    }
+
+    /// Notes a server's state.
+    pub fn digest(&self, server: ServerId, index: u64, zxid: Zxid, digest: u64) {
+        let mut recording = self.recording();
+        let at = recording.now;
+        let log = recording.history.servers.entry(server).or_default();
+        log.digests.push(Digest { at, index, zxid, digest });
+    }
+
+    /// Returns a copy of what was noted so far.
+    pub fn history(&self) -> History {
+        self.recording().history.clone()
+    }
+
+    /// Takes what was noted.
+    pub fn take(&self) -> History {
+        std::mem::take(&mut self.recording().history)
+    }
+}
