@@ -57,8 +57,11 @@ pub fn import(
     let reached = snapshots.first().map_or(file.zxid, |newest| newest.zxid);
     let mut replay = Replay::new(tree, file.zxid, digest);
     replay.digests = options.digests;
-    replay.compare_snapshot(&file.path)?;
+    replay.compare_snapshot(&file.path);
     replay.run(&logs, &mut notes, progress)?;
+    if let Some(doubt) = replay.doubt.take() {
+        return Err(doubt);
+    }
     let impossible = |what: String| MigrateError::Impossible { path: options.data.clone(), what };
     if replay.last < reached {
         let (last, reached) = (replay.last.0, reached.0);

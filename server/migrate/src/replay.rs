@@ -26,6 +26,10 @@ pub(crate) struct Replay {
     /// The digest that the snapshot's writer had when the snapshot was done, until the tree comes
     /// to that transaction. Before that the tree may hold some of later ones.
     pub(crate) awaited: Option<TreeDigest>,
+    /// The error if that digest is another one. Apache `ZooKeeper` takes the digest behind the znodes
+    /// and while it goes on, so that the znodes may have a change of the transaction that follows. The
+    /// digest of that transaction decides.
+    pub(crate) doubt: Option<MigrateError>,
     /// Whether digests of transactions are compared.
     pub(crate) digests: bool,
     /// How many digests were compared.
@@ -38,17 +42,14 @@ impl Replay {
     pub(crate) fn new(tree: ApacheTree, last: Zxid, digest: Option<TreeDigest>) -> Self {
         // One of an earlier transaction belongs to a leader that had none of its own yet.
         let awaited = digest.filter(|digest| digest.zxid >= last);
-        Self { tree, last, transactions: 0, awaited, digests: true, compared: 0, from: last }
+        let (digests, transactions, compared) = (true, 0, 0);
+        Self { tree, last, transactions, awaited, doubt: None, digests, compared, from: last }
     }
 
     /// Compares the digest of a snapshot that was written while nothing happened.
-    pub(crate) fn compare_snapshot(&mut self, path: &Path) -> Result<(), MigrateError> {
-        match self.awaited {
-            Some(awaited) if awaited.zxid == self.last => {
-                self.awaited = None;
-                self.compare(path, awaited)
-            }
-            Some(_) | None => Ok(()),
+    pub(crate) fn compare_snapshot(&mut self, path: &Path) {
+        if let Some(awaited) = self.awaited.take_if(|awaited| awaited.zxid == self.last) {
+            self.doubt = self.compare(path, awaited).err();
         }
     }
 
@@ -120,10 +121,17 @@ impl Replay {
             }
             self.awaited = None;
             if awaited.zxid == self.last {
-                return self.compare(path, awaited);
+                self.doubt = self.compare(path, awaited).err();
+                return Ok(());
             }
         }
-        digest.map_or(Ok(()), |digest| self.compare(path, digest))
+        let Some(digest) = digest else { return Ok(()) };
+        let compared = self.compare(path, digest);
+        // If this one is wrong as well, the first one says where it begins.
+        match self.doubt.take() {
+            Some(doubt) if compared.is_err() => Err(doubt),
+            Some(_) | None => compared,
+        }
     }
 
     fn compare(&mut self, path: &Path, expected: TreeDigest) -> Result<(), MigrateError> {

@@ -68,11 +68,11 @@ fn a_snapshot_that_is_cut_off_anywhere_is_refused() {
 
 /// Bytes of a snapshot's end: checksum and mark; digest, checksum and mark; zxid, checksum and mark.
 const SEAL: usize = 8 + 5;
-const DIGEST: usize = 8 + 4 + 8 + SEAL;
-const LAST_ZXID: usize = 8 + SEAL;
+pub(super) const DIGEST: usize = 8 + 4 + 8 + SEAL;
+pub(super) const LAST_ZXID: usize = 8 + SEAL;
 
 /// Puts the checksums of a snapshot right.
-fn mend(snapshot: &mut [u8]) {
+pub(super) fn mend(snapshot: &mut [u8]) {
     for seal in [LAST_ZXID + DIGEST + SEAL, LAST_ZXID + SEAL, SEAL] {
         let at = snapshot.len() - seal;
         let checksum = i64::from(adler2::adler32_slice(&snapshot[..at]));
