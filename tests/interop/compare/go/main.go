@@ -352,12 +352,15 @@ func pause(ctx context.Context) error {
 
 // renew calls extend in every third of the lease until the lock is released;
 // the returned channel is closed when the lock may be lost: when it is, and
-// when there was no reply for a lease, counted from before the request.
+// when there was no reply for nine tenths of a lease, counted from before the
+// request. The rest is for work that is under way then, and for clocks that do
+// not go at the same rate.
 func renew(asked time.Time, extend func(ctx context.Context) (bool, error)) (lost <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan struct{})
 	go func() {
-		until := asked.Add(lease)
+		const held = 9
+		until := asked.Add(lease * held / 10)
 		for {
 			select {
 			case <-ctx.Done():
@@ -372,14 +375,14 @@ func renew(asked time.Time, extend func(ctx context.Context) (bool, error)) (los
 				close(gone)
 				return
 			}
-			until = began.Add(lease)
+			until = began.Add(lease * held / 10)
 		}
 	}()
 	return gone, cancel
 }
 
-// extendBefore calls extend until it succeeds, finds the lock lost, or the lease
-// ends: an error, or a reply that does not come, says nothing about the lock.
+// extendBefore calls extend until it succeeds, finds the lock lost, or the time
+// is over: an error, or a reply that does not come, says nothing about the lock.
 func extendBefore(ctx context.Context, until time.Time, extend func(ctx context.Context) (bool, error)) (began time.Time, kept bool) {
 	type reply struct {
 		began time.Time
