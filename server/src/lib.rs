@@ -51,19 +51,25 @@ mod sasl;
 mod snapshots;
 mod transport;
 mod wire;
+mod witness;
 
 /// What the fuzz targets and a measurement of the repository reach into. Not a part of the API: it
 /// changes without notice.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::clock::RealClock;
+    pub use crate::clock::{Clock, RealClock};
     pub use crate::config::{change_members, parse_members};
+    pub use crate::entropy::Entropy;
     pub use crate::fatal::Fatal;
     pub use crate::host::{FlowLimits, Host, Proposals, Received};
+    pub use crate::node::{Node, Seams, StartError};
     pub use crate::outbox::Outbox;
     pub use crate::peer::{
         Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, PeerTls, Service,
     };
+    pub use crate::process::work_here;
     pub use crate::transport::{BoxFuture, Listener, Net, Stream};
+    pub use crate::witness::{Watched, Witness};
+    pub use zoolet_replica::Now;
 }

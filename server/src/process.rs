@@ -1,6 +1,6 @@
-//! What the operating system says about this process and its machine, and threads of its own: to free
-//! memory on, and to work on that gives way to all others. Nothing of it decides anything about the state,
-//! so it has no seam.
+//! What the operating system says about this process and its machine, and threads: for work that blocks,
+//! to free memory on, and to work on that gives way to all others. A simulation, in which a run must be
+//! repeatable, has all of that done by the thread that asks for it.
 
 use std::fs;
 use std::io;
@@ -14,9 +14,46 @@ use std::time::UNIX_EPOCH;
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
+/// Has everything that this thread hands to other threads from now on done by this thread itself, at
+/// once: for simulations.
+#[cfg(feature = "internals")]
+pub fn work_here() {
+    WORKS_HERE.set(true);
+}
+
+#[cfg(feature = "internals")]
+thread_local! {
+    static WORKS_HERE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(feature = "internals")]
+fn works_here() -> bool {
+    WORKS_HERE.get()
+}
+
+#[cfg(not(feature = "internals"))]
+const fn works_here() -> bool {
+    false
+}
+
+/// Carries out work that blocks. An error if it panics, or if the runtime ends before.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    if works_here() {
+        // Others have their turn first, as they would.
+        tokio::task::yield_now().await;
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+}
+
 /// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
 /// without that thread, it is freed here.
 pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
+    if works_here() {
+        return drop(value);
+    }
     // A failed spawn drops the closure, and the value with it.
     let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(value));
 }
@@ -27,6 +64,9 @@ pub(crate) fn giving_way<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
+    if works_here() {
+        return Ok(work());
+    }
     let working = thread::Builder::new().name(name.to_owned()).spawn(move || {
         // Of the thread alone, which is Linux's own way: elsewhere it would be the whole process.
         #[cfg(target_os = "linux")]

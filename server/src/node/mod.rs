@@ -27,7 +27,7 @@ use zoolet_history::History;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
-use zoolet_storage::{Disk, RealDisk, StorageError};
+use zoolet_storage::{Disk, LogPosition, RealDisk, StorageError};
 use zoolet_tls::LoadedTls;
 
 use self::client_address::Configured;
@@ -53,17 +53,19 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 pub use crate::net::{ConnectionReport, Insiders};
 use crate::peer::SecretError;
+use crate::process::blocking;
 use crate::replication::{self, Machine, Replication};
 use crate::sasl::Logins;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
+use crate::witness::Watched;
 
 /// How long a stopping server waits for its leadership to be taken over and its log to be durable.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The world, as a server sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seams {
+pub struct Seams {
     /// Files.
     pub disk: Arc<dyn Disk>,
     /// Time.
@@ -72,16 +74,19 @@ pub(crate) struct Seams {
     pub entropy: Arc<dyn Entropy>,
     /// Sockets.
     pub net: Arc<dyn Net>,
+    /// Who looks on.
+    pub watched: Watched,
 }
 
 impl Seams {
     /// The machine's own.
-    pub(crate) fn real() -> Self {
+    pub fn real() -> Self {
         Self {
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock::new()),
             entropy: Arc::new(RealEntropy),
             net: Arc::new(RealNet),
+            watched: Watched::default(),
         }
     }
 }
@@ -109,7 +114,12 @@ pub enum StartError {
     Audit(#[from] AuditError),
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
-    Listen { address: String, source: io::Error },
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The server can no longer work.
     #[error("the server has failed: {0}")]
     Failed(String),
@@ -117,7 +127,7 @@ pub enum StartError {
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub struct Node {
     host: Arc<Host>,
     replication: Replication,
     port: ClientPort,
@@ -132,7 +142,7 @@ pub(crate) struct Node {
 impl Node {
     /// Opens the directory, replays the log, and joins the ensemble. It need not have found a
     /// leader when this returns.
-    pub(crate) async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+    pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let begun = Instant::now();
         let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
@@ -144,7 +154,7 @@ impl Node {
         let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
-        let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
+        let (opened, state) = blocking(move || open(options, wall_ms))
             .await
             .map_err(|error| StartError::Failed(error.to_string()))??;
         let load_ms = whole_ms(begun.elapsed());
@@ -206,7 +216,11 @@ impl Node {
             audit,
             history,
         } = prepared;
-        let machine = Arc::new(HostMachine(Arc::clone(&host)));
+        if let Some(witness) = seams.watched.witness() {
+            witness.log_opened(opened.write_by_hand());
+        }
+        let machine = HostMachine { host: Arc::clone(&host), watched: seams.watched.clone() };
+        let machine = Arc::new(machine);
         let partitions = Partitions::default();
         let replication = opened.start(machine, partitions.peer_net(&seams), fatal.clone()).await?;
         let disk = Arc::clone(&seams.disk);
@@ -251,12 +265,12 @@ impl Node {
     }
 
     /// The server's part in the ensemble, now and as it changes.
-    pub(crate) fn role(&self) -> watch::Receiver<Role> {
+    pub fn role(&self) -> watch::Receiver<Role> {
         self.replication.role()
     }
 
     /// Reads what the server knows of itself.
-    pub(crate) fn reports(&self) -> Reports {
+    pub fn reports(&self) -> Reports {
         self.reports.clone()
     }
 
@@ -271,7 +285,7 @@ impl Node {
     }
 
     /// Waits until the server can no longer work, and says why.
-    pub(crate) fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
+    pub fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
         let (mut fatal, mut failure) = (self.fatal.watch(), self.host.failure());
         async move {
             let why = tokio::select! {
@@ -295,7 +309,7 @@ impl Node {
     }
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
-    pub(crate) async fn shutdown(self) {
+    pub async fn shutdown(self) {
         self.reports.stops();
         if let Some(audit) = &self.audit {
             audit.stops();
@@ -362,16 +376,22 @@ async fn watch_for_leader(mut role: watch::Receiver<Role>, limit: Duration) {
     let is_lost = |role: &Role| *role == Role::Looking;
     // The role ends with the server.
     while role.wait_for(is_lost).await.is_ok() {
-        if timeout(limit, role.wait_for(|role| !is_lost(role))).await.is_err() {
+        let found = timeout(limit, role.wait_for(|role| !is_lost(role))).await;
+        let found = found.map(|found| found.is_ok());
+        if found.is_err() {
             let limit_ms = limit.as_millis();
             warn!(
                 limit_ms,
                 "no leader found within initLimit, still looking: a majority of the voters must run \
                  and reach one another's peer ports"
             );
-            if role.wait_for(|role| !is_lost(role)).await.is_err() {
-                return;
-            }
+        }
+        let is_found = match found {
+            Ok(is_found) => is_found,
+            Err(_) => role.wait_for(|role| !is_lost(role)).await.is_ok(),
+        };
+        if !is_found {
+            return;
         }
     }
 }
@@ -401,35 +421,50 @@ async fn tick(host: Arc<Host>, period: Duration) {
 
 /// The host, as the log sees it.
 #[derive(Debug)]
-struct HostMachine(Arc<Host>);
+struct HostMachine {
+    host: Arc<Host>,
+    watched: Watched,
+}
 
 impl Machine for HostMachine {
-    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted {
-        self.0.commit_many(batches)
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted {
+        let last = batches.last().map(|(position, _)| *position);
+        if let Some(witness) = self.watched.witness() {
+            for (position, batch) in &batches {
+                witness.applied(*position, batch);
+            }
+        }
+        let entries = batches.into_iter().map(|(position, batch)| (Term(position.term), batch));
+        let admitted = self.host.commit_many(entries);
+        if let (Some(witness), Some(last)) = (self.watched.witness(), last) {
+            let (zxid, digest) = self.host.digest();
+            witness.reached(last, zxid, digest);
+        }
+        admitted
     }
 
     fn admitted(&self) -> Admitted {
-        self.0.admitted()
+        self.host.admitted()
     }
 
     fn started(&self, boot: Boot) -> ProposalNumber {
-        self.0.started(boot)
+        self.host.started(boot)
     }
 
     fn levels(&self) -> Levels {
-        self.0.levels()
+        self.host.levels()
     }
 
     fn wall_ms(&self) -> i64 {
-        self.0.now().wall_ms
+        self.host.now().wall_ms
     }
 
     fn mono_ms(&self) -> u64 {
-        self.0.now().mono_ms
+        self.host.now().mono_ms
     }
 
     fn digest(&self) -> u64 {
-        self.0.digest().1
+        self.host.digest().1
     }
 
     fn digest_version(&self) -> u8 {
@@ -437,19 +472,19 @@ impl Machine for HostMachine {
     }
 
     fn input(&self, input: Input) {
-        self.0.input(input);
+        self.host.input(input);
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
-        self.0.touched(&sessions)
+        self.host.touched(&sessions)
     }
 
     fn config_view(&self, identities: &[Id]) -> ConfigView {
-        self.0.config_view(identities)
+        self.host.config_view(identities)
     }
 
     fn snapshot(&self) -> StateSnapshot {
-        let view = self.0.snapshot();
+        let view = self.host.snapshot();
         StateSnapshot {
             zxid: view.last_zxid().0.cast_unsigned(),
             digest: view.digest(),
@@ -464,12 +499,18 @@ impl Machine for HostMachine {
             | RestoreError::Invalid(_)
             | RestoreError::Digest { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
         })?;
-        let host = Arc::clone(&self.0);
-        Ok(Staged::new(move || host.restore(state)))
+        let (host, watched) = (Arc::clone(&self.host), self.watched.clone());
+        Ok(Staged::new(move || {
+            host.restore(state);
+            if let Some(witness) = watched.witness() {
+                let (zxid, digest) = host.digest();
+                witness.restored(zxid, digest);
+            }
+        }))
     }
 
     fn zxid(&self) -> u64 {
-        self.0.digest().0.0.cast_unsigned()
+        self.host.digest().0.0.cast_unsigned()
     }
 }
 

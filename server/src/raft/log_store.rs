@@ -8,11 +8,12 @@ use std::sync::Arc;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::yield_now;
 use zoolet_storage::{Entry, LogIndex, OnDurable, StorageError, Wal};
 
 use super::codec;
 use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id_of, position_of};
+use crate::process::blocking;
 
 /// How much of the log goes into one message to a follower, in bytes; at least one entry does.
 const MESSAGE_BYTES_MAX: usize = 512 << 10;
@@ -41,8 +42,7 @@ impl LogStore {
             self.wal.entries(start..end, bytes_max)?
         } else {
             let wal = Arc::clone(&self.wal);
-            let reading = spawn_blocking(move || wal.entries(start..end, bytes_max));
-            reading.await.map_err(io::Error::other)??
+            blocking(move || wal.entries(start..end, bytes_max)).await??
         };
         let decode =
             |entry: Entry| codec::decode_entry(log_id_of(entry.position), entry.kind, entry.body);

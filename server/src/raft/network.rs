@@ -17,7 +17,6 @@ use openraft::raft::{
     StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use zoolet_storage::{LogIndex, SnapshotReader, StorageError};
 
@@ -32,6 +31,7 @@ use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
     Urgency,
 };
+use crate::process::blocking;
 use crate::snapshots::Snapshots;
 use crate::wire::{Reader, malformed, put_bytes};
 
@@ -245,7 +245,7 @@ type Piece = Result<Option<Bytes>, StorageError>;
 async fn next_chunk(
     mut reader: SnapshotReader,
 ) -> Result<(SnapshotReader, Piece), StreamingError<TypeConfig>> {
-    let reading = spawn_blocking(move || {
+    let reading = blocking(move || {
         let chunk = reader.next().transpose();
         (reader, chunk)
     });

@@ -8,17 +8,16 @@ use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
-use tokio::task::spawn_blocking;
 use zoolet_storage::{LogIndex, SnapshotReader, caught_now, panicked};
 
 use super::codec::{self, meta_of};
 use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
-use crate::consensus::{Applier, MemberNode, Term};
+use crate::consensus::{Applier, MemberNode};
 use crate::fatal::Fatal;
 use crate::node_id::NodeId;
-use crate::process::giving_way;
+use crate::process::{blocking, giving_way};
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
@@ -94,7 +93,7 @@ impl StateMachine {
             last = Some(entry.log_id);
             match entry.payload {
                 EntryPayload::Blank => {}
-                EntryPayload::Normal(body) => batches.push((Term(term_of(&entry.log_id)), body.0)),
+                EntryPayload::Normal(body) => batches.push((position_of(&entry.log_id), body.0)),
                 EntryPayload::Membership(membership) => {
                     if !planted!("membership-not-applied") {
                         self.membership = StoredMembership::new(last, membership);
@@ -152,7 +151,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         snapshot: SnapshotReader,
     ) -> io::Result<()> {
         let (applier, snapshots) = (Arc::clone(&self.applier), self.snapshots.clone());
-        let installing = spawn_blocking(move || {
+        let installing = blocking(move || {
             let staged = match snapshots.take_staged(snapshot.name()) {
                 Some(staged) => staged,
                 None => applier.stage(Box::new(snapshot.clone()))?,
@@ -163,7 +162,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             }
             Ok::<(), io::Error>(())
         });
-        installing.await.map_err(io::Error::other)??;
+        installing.await??;
         self.membership = meta.last_membership.clone();
         self.last_applied = meta.last_log_id;
         self.applier.replaced(meta.last_log_id.as_ref().map(position_of));
@@ -186,13 +185,13 @@ pub(super) struct Captured {
 impl Captured {
     pub(super) async fn write(self, snapshots: &Snapshots) -> io::Result<FileSnapshot> {
         let (snapshots, meta) = (snapshots.clone(), self.meta.clone());
-        let writing = spawn_blocking(move || {
+        let writing = blocking(move || {
             let position = meta.last_log_id.unwrap_or_else(|| log_id(0, 0));
             let at = (term_of(&position), LogIndex(position.index));
             let head = codec::encode_snapshot_meta(snapshots.founding(), &meta);
             giving_way("snapshot-writer", move || snapshots.write(at, &head, self.state))?
         });
-        let reader = writing.await.map_err(io::Error::other)??;
+        let reader = writing.await??;
         Ok(Snapshot { meta: self.meta, snapshot: reader })
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use zoolet_replica::Term;
 use zoolet_storage::{LogIndex, LogPosition};
 
 use super::divergence::{Divergence, SPARSE_STEP};
@@ -75,7 +74,7 @@ impl MachineApplier {
 }
 
 impl Applier for MachineApplier {
-    fn apply(&self, batches: Vec<(Term, Bytes)>, last: LogPosition) {
+    fn apply(&self, batches: Vec<(LogPosition, Bytes)>, last: LogPosition) {
         if !batches.is_empty() {
             let heads: Vec<Bytes> = batches.iter().map(|(_, batch)| batch.clone()).collect();
             let admitted = self.machine.commit_many(batches);

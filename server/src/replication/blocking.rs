@@ -1,7 +1,8 @@
 //! Work that blocks, outside of the runtime's own threads.
 
-use tokio::task::spawn_blocking;
 use zoolet_storage::{StorageError, caught_now};
+
+use crate::process;
 
 /// Carries out `work`. Its panic is an error that names the task; the end of the runtime is one,
 /// too.
@@ -10,7 +11,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, StorageError> {
     let panicked = move |panic| Err(StorageError::Panicked { thread: task, panic });
-    let done = spawn_blocking(move || caught_now(work).unwrap_or_else(panicked)).await;
+    let done = process::blocking(move || caught_now(work).unwrap_or_else(panicked)).await;
     done.unwrap_or(Err(StorageError::Closed))
 }
 

@@ -6,16 +6,17 @@ use std::io;
 use bytes::Bytes;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Term};
+use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
+use zoolet_storage::LogPosition;
 
 use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 
 /// The replicated state and those who wait for it: the host.
 pub(crate) trait Machine: Debug + Send + Sync + 'static {
-    /// The next batches of the log, each with the term of its leader. Returns how far this server's
-    /// commands are admitted then.
-    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted;
+    /// The next batches of the log, each with its place. Returns how far this server's commands are
+    /// admitted then.
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted;
 
     /// How far this server's commands are admitted by the state.
     fn admitted(&self) -> Admitted;

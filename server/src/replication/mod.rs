@@ -50,7 +50,7 @@ mod transfer;
 mod tests;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -94,7 +94,7 @@ pub(crate) use self::status::{Status, StatusSource};
 pub(crate) struct Opened {
     options: ReplicationOptions,
     boot: Boot,
-    wal: Wal,
+    wal: Arc<Wal>,
     snapshots: Snapshots,
     proposer: Arc<Proposer>,
     directories: Arc<Directories>,
@@ -122,6 +122,12 @@ impl Opened {
         last.saturating_sub(snapshot)
     }
 
+    /// Leaves the writing of the log to the caller: see [`Wal::write_by_hand`].
+    pub(crate) fn write_by_hand(&self) -> Weak<Wal> {
+        self.wal.write_by_hand();
+        Arc::downgrade(&self.wal)
+    }
+
     /// Where the replica's wishes go.
     pub(crate) fn proposer(&self) -> Arc<Proposer> {
         Arc::clone(&self.proposer)
@@ -136,7 +142,7 @@ impl Opened {
         fatal: Fatal,
     ) -> Result<Replication, JoinError> {
         let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
-        let (options, wal) = (Arc::new(options), Arc::new(wal));
+        let options = Arc::new(options);
         report_failure(&wal, &fatal);
         let links = links(&options, &identity, &net, &fatal);
         let applier = applier(&snapshots, &machine, &proposer)?;

@@ -89,6 +89,7 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     let snapshots = Snapshots::new(store, options.snapshots_retained, newest, founding);
     let proposer = Arc::new(Proposer::new(options.server, boot));
     let agreement = Agreement::new(identity.clone(), directories.acceptor()?);
+    let wal = Arc::new(wal);
     Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
 }
 

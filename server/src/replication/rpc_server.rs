@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::task::yield_now;
 use zoolet_replica::{Batch, Term};
 use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
 
@@ -24,6 +24,7 @@ use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
 use crate::node_id::NodeId;
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
+use crate::process;
 use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};
 use crate::transport::BoxFuture;
@@ -295,10 +296,10 @@ impl RpcServer {
             return Err(malformed("the end of a snapshot that was not begun"));
         };
         let (snapshots, machine) = (self.snapshots.clone(), Arc::clone(&self.machine));
-        let receiving = spawn_blocking(move || {
+        let receiving = process::blocking(move || {
             snapshots.receive(writer, digest, |chunks| machine.stage(chunks))
         });
-        let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
+        let (reader, staged) = match receiving.await? {
             Ok(received) => received,
             Err(error) => {
                 tracing::warn!(

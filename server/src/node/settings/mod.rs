@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use zoolet_history::HistoryOptions;
 use zoolet_jute::ErrorCode;
 use zoolet_replica::{Boot, Policy};
-use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
+use zoolet_storage::{DirectorySizes, Disk, WalMode, WalOptions, WatchedDisk};
 use zoolet_tls::{LoadedTls, TlsSettings};
 
 use crate::audit::AuditOptions;
@@ -212,6 +212,11 @@ pub(super) fn raft_options(
         wal: WalOptions {
             segment_bytes: config.log.segment_bytes,
             salt: seams.entropy.number(),
+            mode: if seams.watched.witness().is_some() {
+                WalMode::Inline
+            } else {
+                WalMode::Threads
+            },
             ..WalOptions::default()
         },
         batches: BatchLimits {

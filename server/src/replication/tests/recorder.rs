@@ -178,7 +178,7 @@ impl Record {
 }
 
 impl Machine for Recorder {
-    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted {
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted {
         self.may_panic("commit_many");
         tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();

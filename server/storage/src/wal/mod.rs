@@ -262,6 +262,16 @@ impl Wal {
         self.queue.submit(|_| Ok(Job::new(Vec::new(), on_durable)))
     }
 
+    /// Makes a log of [`WalMode::Inline`] one of [`WalMode::Manual`].
+    pub fn write_by_hand(&self) {
+        self.queue.write_by_hand();
+    }
+
+    /// Whether something was handed in for which a caller waits.
+    pub fn is_waited_for(&self) -> bool {
+        self.queue.is_waited_for()
+    }
+
     /// With [`WalMode::Manual`]: writes one batch of what waits; false when nothing did.
     pub fn write_waiting(&self) -> bool {
         self.queue.write_one_batch()

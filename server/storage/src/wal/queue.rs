@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::format::Record;
@@ -63,6 +64,8 @@ pub(super) struct JobQueue {
     /// it.
     writer: Mutex<Writer>,
     options: WalOptions,
+    /// Whether callers of [`JobQueue::write_one_batch`] write although the mode is another one.
+    by_hand: AtomicBool,
 }
 
 struct Front {
@@ -97,7 +100,13 @@ impl JobQueue {
             failure: None,
             hook: None,
         };
-        Self { front: Mutex::new(front), work: Condvar::new(), writer: Mutex::new(writer), options }
+        Self {
+            front: Mutex::new(front),
+            work: Condvar::new(),
+            writer: Mutex::new(writer),
+            options,
+            by_hand: AtomicBool::new(false),
+        }
     }
 
     /// A thread that panicked with the lock held has reported it. The view is changed in whole
@@ -166,12 +175,24 @@ impl JobQueue {
         Ok(())
     }
 
+    /// From now on nothing is written but by [`JobQueue::write_one_batch`].
+    pub(super) fn write_by_hand(&self) {
+        self.by_hand.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a caller waits for something.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.front().eager > 0
+    }
+
     /// Wakes the writer if a caller waits for something.
     pub(super) fn start_writing(&self) {
-        let has_work = self.front().eager > 0;
+        let has_work = self.is_waited_for();
         match self.options.mode {
             WalMode::Threads if has_work => self.work.notify_one(),
-            WalMode::Inline if has_work => while self.write_one_batch() {},
+            WalMode::Inline if has_work && !self.by_hand.load(Ordering::Relaxed) => {
+                while self.write_one_batch() {}
+            }
             WalMode::Threads | WalMode::Inline | WalMode::Manual => {}
         }
     }

@@ -8,7 +8,7 @@ use crate::memory::survival::{Dice, Survival};
 
 impl Image {
     /// The lengths of all files that have a name, together.
-    pub(crate) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.linked_files().map(|file| self.bytes(file)).sum()
     }
 
