@@ -4,7 +4,21 @@
 //! A run is one thread and has no other source of chance than its seed, so that a seed gives the same
 //! run each time. `docs/testing.md` says how to use it.
 
+mod chance;
+pub mod checks;
+pub mod faults;
 pub mod history;
+pub mod load;
+mod network;
+pub mod report;
+pub mod run;
+pub mod situations;
+pub mod swarm;
 mod time;
+pub mod trace;
+mod world;
 
+pub use chance::Chance;
+pub use network::{Conditions, Figures, MachineId, Network};
 pub use time::SimTime;
+pub use world::{DiskConditions, Standing, World};

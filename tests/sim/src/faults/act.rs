@@ -1,0 +1,361 @@
+//! The hand that carries a plan out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use zoolet_replica::ServerId;
+
+use super::{Fault, Kind, Planned, Whom};
+use crate::SimTime;
+use crate::network::{Conditions, MachineId};
+use crate::trace;
+use crate::world::{DiskConditions, Standing, TRUE_RATE, World};
+
+/// How long it takes until somebody starts a server again that has ended by itself.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// What a full disk has left, in bytes: next to nothing.
+const FULL_ROOM: u64 = 512;
+
+/// What has to be done at a time.
+#[derive(Clone, Debug)]
+enum Act {
+    Begin(Planned),
+    Start(ServerId),
+    GoOn(ServerId),
+    Mend(Vec<(MachineId, MachineId)>),
+    Conditions(Vec<(MachineId, MachineId)>),
+    Disk(ServerId),
+    Rate(ServerId),
+    Jump(ServerId, i64),
+    GoOnClient(u8),
+    StartClient(u8),
+}
+
+/// Carries out a plan.
+#[derive(Debug)]
+pub(crate) struct Nemesis {
+    due: BTreeMap<(SimTime, u64), Act>,
+    last_number: u64,
+    /// How many faults have begun, by their kind.
+    pub(crate) counts: BTreeMap<Kind, u64>,
+    /// How many cuts each link is under.
+    cuts: BTreeMap<(MachineId, MachineId), u64>,
+    /// Clients that are to be started anew.
+    pub(crate) clients_to_start: Vec<u8>,
+    /// The servers that were started again because they had ended by themselves.
+    pub(crate) failures: Vec<(SimTime, ServerId, String)>,
+    /// Those whose disks were damaged: they are given empty ones if they do not start.
+    damaged: Vec<ServerId>,
+}
+
+impl Nemesis {
+    pub(crate) fn new(plan: Vec<Planned>) -> Self {
+        let mut nemesis = Self {
+            due: BTreeMap::new(),
+            last_number: 0,
+            counts: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            clients_to_start: Vec::new(),
+            failures: Vec::new(),
+            damaged: Vec::new(),
+        };
+        for planned in plan {
+            nemesis.at(planned.at, Act::Begin(planned));
+        }
+        nemesis
+    }
+
+    fn at(&mut self, at: SimTime, act: Act) {
+        self.last_number += 1;
+        self.due.insert((at, self.last_number), act);
+    }
+
+    /// Does what is due, and has servers that have ended by themselves started again.
+    pub(crate) fn work(&mut self, world: &mut World) {
+        let now = world.now();
+        while let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            let act = entry.remove();
+            self.act(act, world);
+        }
+        self.look_after(world);
+    }
+
+    /// Whether faults are to come or to end.
+    pub(crate) fn is_done(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    fn act(&mut self, act: Act, world: &mut World) {
+        trace::of("nemesis");
+        match act {
+            Act::Begin(planned) => {
+                trace::line(format_args!("{planned}"));
+                *self.counts.entry(planned.fault.kind()).or_default() += 1;
+                self.begin(planned, world);
+            }
+            Act::Start(server) => {
+                let runs = world.servers.get(&server).is_none_or(|server| server.machine.runs());
+                if !runs {
+                    trace::line(format_args!("server {server} starts"));
+                    world.start(server);
+                }
+            }
+            Act::GoOn(server) => {
+                trace::line(format_args!("server {server} goes on"));
+                if let Some(server) = world.servers.get_mut(&server) {
+                    server.machine.go_on();
+                }
+            }
+            Act::Mend(links) => self.mend(&links, world),
+            Act::Conditions(links) => {
+                trace::line(format_args!("links are good again: {links:?}"));
+                for (from, to) in links {
+                    world.network.set_conditions(from, to, Conditions::GOOD);
+                }
+            }
+            Act::Disk(server) => {
+                trace::line(format_args!("the disk of server {server} is good again"));
+                if let Some(server) = world.servers.get_mut(&server) {
+                    server.set_disk(DiskConditions::GOOD);
+                }
+            }
+            Act::Rate(server) => {
+                trace::line(format_args!("the clocks of server {server} go right"));
+                if let Some(server) = world.servers.get_mut(&server) {
+                    server.machine.set_rate(TRUE_RATE);
+                }
+            }
+            Act::Jump(server, by_ms) => {
+                trace::line(format_args!("the wall clock of server {server} jumps by {by_ms} ms"));
+                if let Some(server) = world.servers.get_mut(&server) {
+                    server.machine.jump(by_ms);
+                }
+            }
+            Act::GoOnClient(client) => {
+                trace::line(format_args!("client {client} goes on"));
+                if let Some(client) = world.client(client) {
+                    client.go_on();
+                }
+            }
+            Act::StartClient(client) => self.clients_to_start.push(client),
+        }
+    }
+
+    fn begin(&mut self, planned: Planned, world: &mut World) {
+        let end = world.now() + planned.span;
+        match planned.fault {
+            Fault::Kill { server, turns } => {
+                let Some(id) = self.find(server, world) else { return };
+                if let Some(server) = world.servers.get_mut(&id) {
+                    server.machine.go_on();
+                    server.machine.step_some(turns);
+                    server.kill();
+                }
+                self.at(end, Act::Start(id));
+            }
+            Fault::PowerCut { servers, survival, turns } => {
+                for id in servers {
+                    let network = world.network.clone();
+                    if let Some(server) = world.servers.get_mut(&id) {
+                        server.machine.step_some(turns);
+                        server.cut_power(&network, survival);
+                    }
+                    self.at(end, Act::Start(id));
+                }
+            }
+            Fault::Restart { server } => {
+                let Some(id) = self.find(server, world) else { return };
+                if let Some(server) = world.servers.get(&id) {
+                    server.shut_down();
+                }
+            }
+            Fault::Stop { server } => {
+                let Some(id) = self.find(server, world) else { return };
+                if let Some(server) = world.servers.get_mut(&id) {
+                    server.machine.stop();
+                }
+                self.at(end, Act::GoOn(id));
+            }
+            Fault::Cut { links, .. } | Fault::CutClient { links, .. } => {
+                self.cut(links, end, world);
+            }
+            Fault::CutLeader { out, into } => {
+                let Some(leader) = world.leader() else { return };
+                let leader = MachineId(leader.0);
+                let others = world.servers.keys().map(|id| MachineId(id.0));
+                let others: Vec<_> = others.filter(|other| *other != leader).collect();
+                let mut links = Vec::new();
+                for other in others {
+                    links.extend(out.then_some((leader, other)));
+                    links.extend(into.then_some((other, leader)));
+                }
+                self.cut(links, end, world);
+            }
+            Fault::Links { links, conditions } => {
+                for (from, to) in &links {
+                    world.network.set_conditions(*from, *to, conditions);
+                }
+                self.at(end, Act::Conditions(links));
+            }
+            Fault::Reset { one, other, permille } => {
+                world.network.reset(one, other, permille);
+                world.network.reset(other, one, permille);
+            }
+            Fault::StopClient { client } => {
+                if let Some(machine) = world.client(client) {
+                    machine.stop();
+                }
+                self.at(end, Act::GoOnClient(client));
+            }
+            Fault::KillClient { client } => {
+                world.end_client(client);
+                self.at(end, Act::StartClient(client));
+            }
+            fault => self.begin_at_server(fault, end, world),
+        }
+    }
+
+    /// Faults of disks and clocks.
+    fn begin_at_server(&mut self, fault: Fault, end: SimTime, world: &mut World) {
+        let whom = match &fault {
+            Fault::SlowDisk { server, .. } | Fault::Stall { server } => *server,
+            Fault::Full { server }
+            | Fault::DiskError { server, .. }
+            | Fault::BitRot { server, .. }
+            | Fault::DiskLoss { server }
+            | Fault::ClockRate { server, .. }
+            | Fault::ClockJump { server, .. }
+            | Fault::Level { server, .. } => Whom::Server(*server),
+            _ => return,
+        };
+        let Some(id) = self.find(whom, world) else { return };
+        let network = world.network.clone();
+        let Some(server) = world.servers.get_mut(&id) else { return };
+        match fault {
+            Fault::SlowDisk { sync_us, .. } => {
+                server.set_disk(DiskConditions { sync_us, ..DiskConditions::GOOD });
+                self.at(end, Act::Disk(id));
+            }
+            Fault::Stall { .. } => server.stall(end),
+            Fault::Full { .. } => {
+                let room = server.disk().image().used_bytes() + FULL_ROOM;
+                server.set_disk(DiskConditions { capacity_bytes: Some(room), ..DiskConditions::GOOD });
+                self.at(end, Act::Disk(id));
+            }
+            Fault::DiskError { change, fault, .. } => server.disk().fail_change(change, fault),
+            Fault::BitRot { place, .. } => {
+                server.cut_power(&network, zoolet_storage::Survival::Nothing);
+                server.damage(|image| rot(image, place));
+                self.damaged.push(id);
+                self.at(end, Act::Start(id));
+            }
+            Fault::DiskLoss { .. } => {
+                server.cut_power(&network, zoolet_storage::Survival::Nothing);
+                server.wipe();
+                self.at(end, Act::Start(id));
+            }
+            Fault::ClockRate { rate, .. } => {
+                server.machine.set_rate(rate);
+                self.at(end, Act::Rate(id));
+            }
+            Fault::ClockJump { by_ms, .. } => {
+                server.machine.jump(by_ms);
+                self.at(end, Act::Jump(id, -by_ms));
+            }
+            Fault::Level { level, .. } => {
+                server.configure(|config| config.ensemble.feature_level_max = level);
+                server.shut_down();
+            }
+            _ => {}
+        }
+    }
+
+    fn find(&self, whom: Whom, world: &World) -> Option<ServerId> {
+        match whom {
+            Whom::Server(server) => Some(server),
+            Whom::Leader => world.leader(),
+        }
+    }
+
+    fn cut(&mut self, links: Vec<(MachineId, MachineId)>, end: SimTime, world: &World) {
+        for (from, to) in &links {
+            *self.cuts.entry((*from, *to)).or_default() += 1;
+            world.network.cut(*from, *to);
+        }
+        self.at(end, Act::Mend(links));
+    }
+
+    fn mend(&mut self, links: &[(MachineId, MachineId)], world: &World) {
+        trace::line(format_args!("links are mended: {links:?}"));
+        for (from, to) in links {
+            let cuts = self.cuts.entry((*from, *to)).or_default();
+            *cuts = cuts.saturating_sub(1);
+            if *cuts == 0 {
+                world.network.mend(*from, *to);
+            }
+        }
+    }
+
+    /// Does what an operator's tools do: a server that has ended is started again, one that was
+    /// damaged and does not start gets an empty disk.
+    fn look_after(&mut self, world: &mut World) {
+        let mut ended = Vec::new();
+        for server in world.servers.values_mut() {
+            if !server.machine.runs() {
+                continue;
+            }
+            match server.standing() {
+                Standing::Ended => {
+                    server.kill();
+                    ended.push((server.id, None));
+                }
+                Standing::Failed(why) => {
+                    server.kill();
+                    ended.push((server.id, Some(why)));
+                }
+                Standing::Starts | Standing::Runs(_) => {}
+            }
+        }
+        let now = world.now();
+        for (id, why) in ended {
+            if let Some(why) = why {
+                trace::of("nemesis");
+                trace::line(format_args!("server {id} has failed: {why}"));
+                let is_damaged = self.damaged.contains(&id);
+                if is_damaged && let Some(server) = world.servers.get_mut(&id) {
+                    server.wipe();
+                    self.damaged.retain(|damaged| *damaged != id);
+                }
+                self.failures.push((now, id, why));
+            }
+            self.at(now + RESTART_AFTER, Act::Start(id));
+        }
+    }
+
+    /// Ends all faults that are under way.
+    pub(crate) fn heal(&mut self, world: &mut World) {
+        while let Some(entry) = self.due.first_entry() {
+            let act = entry.remove();
+            if !matches!(act, Act::Begin(_)) {
+                self.act(act, world);
+            }
+        }
+    }
+}
+
+/// Changes a bit of what is stored.
+fn rot(image: &mut zoolet_storage::Image, place: u64) {
+    let files: Vec<_> = image.files().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    let Some(mut at) = place.checked_rem(total) else { return };
+    for (path, bytes) in files {
+        if at < bytes {
+            // It exists, and is long enough.
+            let _ = image.flip(&path, at, 1 << (place % 8));
+            return;
+        }
+        at -= bytes;
+    }
+}

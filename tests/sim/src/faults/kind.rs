@@ -1,0 +1,92 @@
+//! The kinds of faults, as they are counted and chosen.
+
+use super::Fault;
+
+macro_rules! kinds {
+    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$meta])* $name,)* }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name in reports and in the ledger.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Programs of servers are killed.
+    Kill = "kill",
+    /// Machines lose their power.
+    Power = "power",
+    /// Servers are restarted in good order.
+    Restart = "restart",
+    /// Servers stand still.
+    Stop = "stop",
+    /// Links between servers are cut.
+    Cut = "cut",
+    /// The leader is cut off.
+    CutLeader = "cut-leader",
+    /// Links lose, delay or narrow.
+    Links = "links",
+    /// Connections break.
+    Reset = "reset",
+    /// Disks are slow.
+    SlowDisk = "slow-disk",
+    /// Disks stand still.
+    Stall = "stall",
+    /// Disks are full.
+    Full = "full",
+    /// Disks refuse.
+    DiskError = "disk-error",
+    /// Disks change what they store.
+    BitRot = "bit-rot",
+    /// Disks are lost.
+    DiskLoss = "disk-loss",
+    /// Clocks go too fast or too slow.
+    ClockRate = "clock-rate",
+    /// Wall clocks jump.
+    ClockJump = "clock-jump",
+    /// Clients stand still.
+    StopClient = "stop-client",
+    /// Clients end.
+    KillClient = "kill-client",
+    /// Clients are cut off.
+    CutClient = "cut-client",
+    /// Servers change their feature level.
+    Level = "level",
+}
+
+impl Fault {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Kill { .. } => Kind::Kill,
+            Self::PowerCut { .. } => Kind::Power,
+            Self::Restart { .. } => Kind::Restart,
+            Self::Stop { .. } => Kind::Stop,
+            Self::Cut { .. } => Kind::Cut,
+            Self::CutLeader { .. } => Kind::CutLeader,
+            Self::Links { .. } => Kind::Links,
+            Self::Reset { .. } => Kind::Reset,
+            Self::SlowDisk { .. } => Kind::SlowDisk,
+            Self::Stall { .. } => Kind::Stall,
+            Self::Full { .. } => Kind::Full,
+            Self::DiskError { .. } => Kind::DiskError,
+            Self::BitRot { .. } => Kind::BitRot,
+            Self::DiskLoss { .. } => Kind::DiskLoss,
+            Self::ClockRate { .. } => Kind::ClockRate,
+            Self::ClockJump { .. } => Kind::ClockJump,
+            Self::StopClient { .. } => Kind::StopClient,
+            Self::KillClient { .. } => Kind::KillClient,
+            Self::CutClient { .. } => Kind::CutClient,
+            Self::Level { .. } => Kind::Level,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What goes wrong in a run, and when: drawn from its seed before it begins.
+//!
+//! A run has two to six kinds of faults, each with a rate of its own, so that rare combinations come
+//! up. A fault is an act, or a state that ends after a while; several are under way at a time.
+
+mod act;
+mod draw;
+mod kind;
+
+use std::fmt;
+use std::time::Duration;
+
+use zoolet_replica::ServerId;
+use zoolet_storage::{Fault as DiskFault, Survival};
+
+pub(crate) use self::act::Nemesis;
+pub use self::draw::{Frame, draw};
+pub use self::kind::Kind;
+use crate::SimTime;
+use crate::network::{Conditions, MachineId};
+
+/// A fault, and when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its place in the plan, which names it to the minimizer.
+    pub number: usize,
+    /// When it begins.
+    pub at: SimTime,
+    /// How long it lasts.
+    pub span: Duration,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A server ends as `kill -9` does it, after so many turns of its tasks; it is started again
+    /// behind the span.
+    Kill {
+        /// Whom.
+        server: Whom,
+        /// The turns.
+        turns: u64,
+    },
+    /// Servers lose their power at the same moment.
+    PowerCut {
+        /// Whom.
+        servers: Vec<ServerId>,
+        /// What of the unsynced survives.
+        survival: Survival,
+        /// The turns of their tasks before that.
+        turns: u64,
+    },
+    /// A server is restarted in good order.
+    Restart {
+        /// Whom.
+        server: Whom,
+    },
+    /// A server stands still.
+    Stop {
+        /// Whom.
+        server: Whom,
+    },
+    /// Links between servers are cut, each of one direction.
+    Cut {
+        /// The shape, for the trace.
+        shape: &'static str,
+        /// From and to.
+        links: Vec<(MachineId, MachineId)>,
+    },
+    /// The server that leads when it begins is cut off from these other servers, in both directions,
+    /// or in one.
+    CutLeader {
+        /// What it sends is cut.
+        out: bool,
+        /// What it hears is cut.
+        into: bool,
+    },
+    /// Links are slow, lossy, or narrow.
+    Links {
+        /// From and to.
+        links: Vec<(MachineId, MachineId)>,
+        /// How they are.
+        conditions: Conditions,
+    },
+    /// Connections between two machines break.
+    Reset {
+        /// One of them.
+        one: MachineId,
+        /// The other.
+        other: MachineId,
+        /// Of a thousand, how many.
+        permille: u64,
+    },
+    /// A server's disk is slow to sync.
+    SlowDisk {
+        /// Whose.
+        server: Whom,
+        /// How long a sync takes, in microseconds.
+        sync_us: (u64, u64),
+    },
+    /// A server's disk does nothing.
+    Stall {
+        /// Whose.
+        server: Whom,
+    },
+    /// A server's disk is full.
+    Full {
+        /// Whose.
+        server: ServerId,
+    },
+    /// The disk refuses a change, the so-manyth from now on.
+    DiskError {
+        /// Whose.
+        server: ServerId,
+        /// Which change.
+        change: u64,
+        /// How.
+        fault: DiskFault,
+    },
+    /// A server loses its power, and when it is back a bit of what it has stored is another one.
+    BitRot {
+        /// Whose.
+        server: ServerId,
+        /// Which bit, by a number that is taken to the files that there are.
+        place: u64,
+    },
+    /// A server loses its power and its disk, and is started with an empty one.
+    DiskLoss {
+        /// Whose.
+        server: ServerId,
+    },
+    /// The clocks of a server go at this rate, in parts of a million.
+    ClockRate {
+        /// Whose.
+        server: ServerId,
+        /// The rate.
+        rate: u64,
+    },
+    /// A server's wall clock jumps, and jumps back behind the span.
+    ClockJump {
+        /// Whose.
+        server: ServerId,
+        /// By how much, in milliseconds.
+        by_ms: i64,
+    },
+    /// A client's machine stands still.
+    StopClient {
+        /// Whose.
+        client: u8,
+    },
+    /// A client's program ends, and is started anew.
+    KillClient {
+        /// Whose.
+        client: u8,
+    },
+    /// A client is cut off from servers.
+    CutClient {
+        /// Whose.
+        client: u8,
+        /// From and to.
+        links: Vec<(MachineId, MachineId)>,
+    },
+    /// A server is restarted with another highest feature level.
+    Level {
+        /// Whom.
+        server: ServerId,
+        /// Zero for that of the release.
+        level: u32,
+    },
+}
+
+/// A server by its number, or by its part when the fault begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// This one.
+    Server(ServerId),
+    /// The leader.
+    Leader,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)
+    }
+}

@@ -1,0 +1,264 @@
+//! One direction of a connection.
+
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::ReadBuf;
+
+use super::{Arrival, MachineId, State};
+use crate::SimTime;
+
+/// How much of a connection is under way or unread at most, in bytes.
+const WINDOW_BYTES: usize = 128 << 10;
+
+/// A pipe, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PipeId(pub(super) u64);
+
+/// A machine, and its life in which a connection was made.
+type End = (MachineId, u64);
+
+#[derive(Debug)]
+pub(super) struct Pipe {
+    writer: End,
+    reader: End,
+    /// The pipe of the other direction.
+    other: PipeId,
+    /// What has arrived.
+    readable: BytesMut,
+    /// What is under way.
+    sent: usize,
+    /// Nothing follows what has arrived.
+    has_ended: bool,
+    is_broken: bool,
+    /// The program has closed its end.
+    writer_gone: bool,
+    reader_gone: bool,
+    reading: Option<Waker>,
+    writing: Option<Waker>,
+    /// When the last thing arrives that is under way: what follows does not overtake it.
+    pub(super) last_arrival: SimTime,
+}
+
+impl Pipe {
+    pub(super) fn new(writer: End, reader: End, other: PipeId) -> Self {
+        Self {
+            writer,
+            reader,
+            other,
+            readable: BytesMut::new(),
+            sent: 0,
+            has_ended: false,
+            is_broken: false,
+            writer_gone: false,
+            reader_gone: false,
+            reading: None,
+            writing: None,
+            last_arrival: SimTime::default(),
+        }
+    }
+
+    /// The bytes that have arrived and that nobody has read.
+    pub(super) fn unread(&self) -> usize {
+        self.readable.len()
+    }
+}
+
+impl Arrival {
+    /// The pipe of whose order this is a part.
+    pub(super) fn pipe(&self) -> Option<PipeId> {
+        match self {
+            Self::Bytes(pipe, _) | Self::End(pipe) | Self::Reset(pipe) => Some(*pipe),
+            Self::Call { .. } | Self::Answer { .. } | Self::Refusal { .. } | Self::Again { .. } => {
+                None
+            }
+        }
+    }
+}
+
+impl State {
+    /// Something arrives at the reader of a pipe.
+    pub(super) fn arrive_at_pipe(&mut self, arrival: Arrival) {
+        let Some(id) = arrival.pipe() else { return };
+        let Some(pipe) = self.pipes.get(&id) else { return };
+        let ((machine, life), other) = (pipe.reader, pipe.other);
+        if !self.is_up(machine) {
+            return;
+        }
+        let is_known = self.lives(machine) == life && !pipe.reader_gone;
+        if !is_known {
+            // The system of a machine that knows nothing of the connection says so.
+            if matches!(arrival, Arrival::Bytes(..)) {
+                let back = pipe.writer.0;
+                self.send(machine, back, Arrival::Reset(other));
+            } else {
+                self.forget(id);
+            }
+            return;
+        }
+        let mut wakers = Vec::new();
+        if let Some(pipe) = self.pipes.get_mut(&id) {
+            match &arrival {
+                Arrival::Bytes(_, bytes) => {
+                    pipe.sent = pipe.sent.saturating_sub(bytes.len());
+                    pipe.readable.extend_from_slice(bytes);
+                }
+                Arrival::End(_) => pipe.has_ended = true,
+                _ => pipe.is_broken = true,
+            }
+            wakers.extend(pipe.reading.take());
+        }
+        if matches!(arrival, Arrival::Reset(_)) {
+            self.break_pipe(other);
+        }
+        self.wakers.extend(wakers);
+    }
+
+    /// Nothing can be written any more.
+    fn break_pipe(&mut self, id: PipeId) {
+        if let Some(pipe) = self.pipes.get_mut(&id) {
+            pipe.is_broken = true;
+            self.wakers.extend(pipe.writing.take());
+        }
+    }
+
+    /// Reads what has arrived.
+    pub(super) fn read(
+        &mut self,
+        id: PipeId,
+        context: &Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return Poll::Ready(Ok(())) };
+        if pipe.is_broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if pipe.readable.is_empty() {
+            if pipe.has_ended {
+                return Poll::Ready(Ok(()));
+            }
+            pipe.reading = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let length = pipe.readable.len().min(buffer.remaining());
+        buffer.put_slice(pipe.readable.get(..length).unwrap_or_default());
+        pipe.readable.advance(length);
+        self.wakers.extend(pipe.writing.take());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends as much as there is room for.
+    pub(super) fn write(
+        &mut self,
+        id: PipeId,
+        context: &Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Some(pipe) = self.pipes.get_mut(&id) else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        if pipe.is_broken || pipe.writer_gone {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = WINDOW_BYTES.saturating_sub(pipe.sent + pipe.readable.len());
+        if room == 0 {
+            pipe.writing = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let length = room.min(bytes.len());
+        let piece = Bytes::copy_from_slice(bytes.get(..length).unwrap_or_default());
+        pipe.sent += length;
+        let (from, to) = (pipe.writer.0, pipe.reader.0);
+        self.send(from, to, Arrival::Bytes(id, piece));
+        Poll::Ready(Ok(length))
+    }
+
+    /// The program has no more to write.
+    pub(super) fn end(&mut self, id: PipeId) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        if pipe.writer_gone || pipe.is_broken {
+            return;
+        }
+        pipe.writer_gone = true;
+        let (from, to) = (pipe.writer.0, pipe.reader.0);
+        self.send(from, to, Arrival::End(id));
+    }
+
+    /// The program has closed its end: what it writes and what it reads.
+    pub(super) fn close(&mut self, write: PipeId, read: PipeId) {
+        let lost_power = self.pipes.get(&write).is_none_or(|pipe| {
+            let (machine, life) = pipe.writer;
+            self.lives(machine) != life
+        });
+        if lost_power {
+            return self.forget_both(write, read);
+        }
+        let unread = self.pipes.get(&read).is_some_and(|pipe| pipe.unread() > 0);
+        if unread {
+            // As TCP does where not everything was read.
+            self.give_up(write);
+        } else {
+            self.end(write);
+        }
+        if let Some(pipe) = self.pipes.get_mut(&read) {
+            pipe.reader_gone = true;
+        }
+        self.forget_both(write, read);
+    }
+
+    /// Breaks a connection for the other side.
+    pub(super) fn give_up(&mut self, write: PipeId) {
+        let Some(pipe) = self.pipes.get_mut(&write) else { return };
+        let (from, to) = (pipe.writer.0, pipe.reader.0);
+        pipe.writer_gone = true;
+        self.send(from, to, Arrival::Reset(write));
+    }
+
+    /// Forgets the pipes of a connection that neither side has any more.
+    fn forget_both(&mut self, one: PipeId, other: PipeId) {
+        let is_gone = |state: &Self, id: PipeId| {
+            state.pipes.get(&id).is_none_or(|pipe| {
+                pipe.reader_gone || {
+                    let (machine, life) = pipe.reader;
+                    state.lives(machine) != life
+                }
+            })
+        };
+        if is_gone(self, one) && is_gone(self, other) {
+            self.forget(one);
+            self.forget(other);
+        }
+    }
+
+    fn forget(&mut self, id: PipeId) {
+        self.pipes.remove(&id);
+    }
+
+    /// Breaks connections between two machines for both ends.
+    pub(super) fn reset(&mut self, one: MachineId, other: MachineId, permille: u64) -> u64 {
+        let between = |pipe: &Pipe| (pipe.writer.0, pipe.reader.0) == (one, other);
+        let ids: Vec<(PipeId, PipeId)> = self
+            .pipes
+            .iter()
+            .filter(|(_, pipe)| between(pipe) && !pipe.is_broken)
+            .map(|(id, pipe)| (*id, pipe.other))
+            .collect();
+        let mut broken = 0;
+        for (id, back) in ids {
+            if !self.chance.permille(permille) {
+                continue;
+            }
+            broken += 1;
+            for id in [id, back] {
+                if let Some(pipe) = self.pipes.get_mut(&id) {
+                    pipe.is_broken = true;
+                    self.wakers.extend(pipe.reading.take());
+                    self.wakers.extend(pipe.writing.take());
+                }
+            }
+        }
+        self.figures.resets += broken;
+        broken
+    }
+}

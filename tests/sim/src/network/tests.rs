@@ -1,0 +1,171 @@
+//! Connections over links that fail.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use zoolet_server::internals::{Net, Stream};
+
+use super::*;
+
+const ONE: MachineId = MachineId(1);
+const TWO: MachineId = MachineId(2);
+const ADDRESS: &str = "10.0.0.2:2181";
+
+/// Two machines whose programs share a runtime, and the time of their network.
+struct Bench {
+    network: Network,
+    runtime: Runtime,
+    now: SimTime,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let network = Network::new(Chance::of(7, "bench"));
+        network.power_on(ONE);
+        network.power_on(TWO);
+        let runtime = Builder::new_current_thread().build().unwrap();
+        Self { network, runtime, now: SimTime::default() }
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.spawn(work)
+    }
+
+    /// Lets so many milliseconds go by.
+    fn go(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now = self.now + Duration::from_millis(1);
+            self.network.advance(self.now);
+            self.runtime.block_on(async {
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+    }
+
+    fn result<T>(&self, task: JoinHandle<T>) -> T {
+        assert!(task.is_finished());
+        self.runtime.block_on(task).unwrap()
+    }
+
+    /// Both ends of a connection.
+    fn connected(&mut self) -> (Box<dyn Stream>, Box<dyn Stream>) {
+        let there = self.network.of(TWO);
+        let accepting = self.spawn(async move {
+            let mut listener = there.listen(ADDRESS, 10).await.unwrap();
+            listener.accept().await.unwrap().0
+        });
+        let here = self.network.of(ONE);
+        let calling = self.spawn(async move { Net::connect(&here, ADDRESS).await.unwrap() });
+        self.go(10);
+        (self.result(calling), self.result(accepting))
+    }
+}
+
+#[test]
+fn what_is_written_arrives_in_order_and_the_end_behind_it() {
+    let mut bench = Bench::new();
+    let conditions = Conditions { latency_us: (100, 50_000), ..Conditions::GOOD };
+    let (mut caller, mut callee) = bench.connected();
+    bench.network.set_conditions(ONE, TWO, conditions);
+    let writing = bench.spawn(async move {
+        for number in 0..200_u32 {
+            caller.write_all(&number.to_be_bytes()).await.unwrap();
+        }
+        caller.shutdown().await.unwrap();
+    });
+    let reading = bench.spawn(async move {
+        let mut all = Vec::new();
+        callee.read_to_end(&mut all).await.unwrap();
+        all
+    });
+    bench.go(200);
+    bench.result(writing);
+    let expected: Vec<u8> = (0..200_u32).flat_map(u32::to_be_bytes).collect();
+    assert_eq!(bench.result(reading), expected);
+    bench.go(100);
+    assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+}
+
+#[test]
+fn a_cut_holds_what_is_sent_until_it_is_mended() {
+    let mut bench = Bench::new();
+    let (mut caller, mut callee) = bench.connected();
+    bench.network.cut(ONE, TWO);
+    let writing = bench.spawn(async move {
+        caller.write_all(b"late").await.unwrap();
+        let mut answer = [0; 2];
+        caller.read_exact(&mut answer).await.unwrap();
+        answer
+    });
+    let reading = bench.spawn(async move {
+        // The other direction works.
+        callee.write_all(b"ok").await.unwrap();
+        let mut all = [0; 4];
+        callee.read_exact(&mut all).await.unwrap();
+        all
+    });
+    bench.go(500);
+    assert_eq!(bench.result(writing), *b"ok");
+    assert!(!reading.is_finished());
+    bench.network.mend(ONE, TWO);
+    bench.go(5);
+    assert_eq!(bench.result(reading), *b"late");
+}
+
+#[test]
+fn a_call_is_refused_or_is_repeated_until_it_is_given_up() {
+    let mut bench = Bench::new();
+    let call = |bench: &Bench| {
+        let here = bench.network.of(ONE);
+        bench.spawn(async move { Net::connect(&here, ADDRESS).await.unwrap_err().kind() })
+    };
+    let refused = call(&bench);
+    bench.go(5);
+    assert_eq!(bench.result(refused), std::io::ErrorKind::ConnectionRefused);
+    bench.network.power_off(TWO);
+    let unanswered = call(&bench);
+    bench.go(5000);
+    assert!(!unanswered.is_finished());
+    bench.go(30_000);
+    assert_eq!(bench.result(unanswered), std::io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_machine_that_lost_its_power_says_so_when_it_is_back() {
+    let mut bench = Bench::new();
+    let (mut caller, callee) = bench.connected();
+    bench.network.power_off(TWO);
+    drop(callee);
+    let (go_on, told) = tokio::sync::oneshot::channel();
+    let using = bench.spawn(async move {
+        caller.write_all(b"lost").await.unwrap();
+        told.await.unwrap();
+        caller.write_all(b"answered").await.unwrap();
+        caller.read_u8().await.unwrap_err().kind()
+    });
+    bench.go(1000);
+    bench.network.power_on(TWO);
+    bench.go(1000);
+    assert!(!using.is_finished(), "no one has told it");
+    go_on.send(()).unwrap();
+    bench.go(5);
+    assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_reset_breaks_both_ends() {
+    let mut bench = Bench::new();
+    let (mut caller, mut callee) = bench.connected();
+    let reading = bench.spawn(async move { callee.read_u8().await.unwrap_err().kind() });
+    bench.go(1);
+    assert_eq!(bench.network.reset(ONE, TWO, 1000), 1);
+    let writing = bench.spawn(async move { caller.write_all(b"x").await.unwrap_err().kind() });
+    bench.go(1);
+    assert_eq!(bench.result(reading), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(bench.result(writing), std::io::ErrorKind::BrokenPipe);
+}

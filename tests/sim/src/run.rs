@@ -1,0 +1,226 @@
+//! One run: a world, its load and its faults, all drawn from a seed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use zoolet_replica::ServerId;
+use zoolet_server::embed::config::ServerConfig;
+
+use crate::SimTime;
+use crate::chance::Chance;
+use crate::faults::{self, Frame, Kind, Nemesis, Planned};
+use crate::history::{ClientNumber, History, What};
+use crate::load::{ClientMachine, Load};
+use crate::network::Figures;
+use crate::trace::{self, Mark};
+use crate::world::{World, configs};
+
+/// How long servers and clients have to themselves at the begin.
+const SETTLE: Duration = Duration::from_secs(3);
+/// For how long there are faults, in seconds.
+const FAULTS_S: u64 = 45;
+/// How long the world has to come together when all faults have ended.
+const HEAL: Duration = Duration::from_secs(20);
+/// How long clients have to end then.
+const FINISH: Duration = Duration::from_secs(30);
+
+/// What a run is made of; the rest is drawn from the seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// How many servers, instead of a drawn number.
+    pub servers: Option<u8>,
+    /// How many clients.
+    pub clients: Option<u8>,
+    /// How long there are faults, in seconds; 45 by default.
+    pub secs: Option<u64>,
+    /// The kinds of faults.
+    pub kinds: Option<Vec<Kind>>,
+    /// The faults of the plan that are left out, by their numbers.
+    pub without: Vec<usize>,
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What happened.
+    pub history: History,
+    /// The plan.
+    pub plan: Vec<Planned>,
+    /// How many faults have begun, by their kind.
+    pub faults: BTreeMap<Kind, u64>,
+    /// What the network has done.
+    pub network: Figures,
+    /// The servers that ended by themselves, and why.
+    pub failures: Vec<(SimTime, ServerId, String)>,
+    /// How many servers there were.
+    pub servers: u8,
+    /// How many clients.
+    pub clients: u8,
+    /// How long it was in simulated time.
+    pub simulated: Duration,
+    /// The hash of the trace, and its lines.
+    pub trace: (u64, u64),
+    /// What servers have logged, and what was done to them.
+    pub marks: Vec<Mark>,
+}
+
+/// How the servers of a run are set up.
+fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
+    let mut chance = Chance::of(seed, "config");
+    let commands = chance.one_of(&[20, 50, 100, 1000]).copied().unwrap_or(100);
+    let segment_bytes = chance.one_of(&[64 << 10, 256 << 10, 1 << 20]).copied().unwrap_or(1 << 20);
+    let entry_commands_max = chance.one_of(&[1, 4, 256]).copied().unwrap_or(256);
+    let tick_ms = chance.one_of(&[500, 1000, 2000]).copied().unwrap_or(1000);
+    let retain = chance.one_of(&[1, 3]).copied().unwrap_or(3);
+    move |config| {
+        config.snapshot.commands = commands;
+        config.snapshot.log_percent = 0;
+        config.snapshot.retain = retain;
+        config.log.segment_bytes = segment_bytes;
+        config.log.entry_commands_max = entry_commands_max;
+        config.ensemble.tick_time_ms = tick_ms;
+        config.ensemble.reconfig_enabled = true;
+        config.session.timeout_ms_min = 2 * tick_ms;
+        config.session.timeout_ms_max = 20 * tick_ms;
+        config.auth.super_digest = Some(crate::load::SUPER_DIGEST.to_owned());
+        config.limits.connections_per_address_max = 0;
+    }
+}
+
+fn draw_servers(chance: &mut Chance) -> u8 {
+    match chance.between(0, 99) {
+        0..10 => 1,
+        10..70 => 3,
+        70..95 => 5,
+        _ => 7,
+    }
+}
+
+/// How many machines there are, and when there are faults.
+fn frame(options: &Options) -> Frame {
+    let mut chance = Chance::of(options.seed, "run");
+    let servers = draw_servers(&mut chance);
+    let clients = u8::try_from(chance.between(4, 12)).unwrap_or(4);
+    let from = SimTime::default() + SETTLE;
+    Frame {
+        servers: options.servers.unwrap_or(servers),
+        clients: options.clients.unwrap_or(clients),
+        from,
+        until: from + Duration::from_secs(options.secs.unwrap_or(FAULTS_S)),
+    }
+}
+
+/// The faults of a run.
+pub fn plan(options: &Options) -> Vec<Planned> {
+    let mut plan = faults::draw(options.seed, frame(options), options.kinds.as_deref());
+    plan.retain(|planned| !options.without.contains(&planned.number));
+    plan
+}
+
+/// Carries a run out.
+pub fn run(options: &Options) -> Outcome {
+    let seed = options.seed;
+    let Frame { servers, clients, until, .. } = frame(options);
+    let mut world = World::new(seed, configs(servers, draw_config(seed)));
+    let plan = plan(options);
+    trace::of("run");
+    trace::line(format_args!("seed {seed}: {servers} servers, {clients} clients"));
+    let mut nemesis = Nemesis::new(plan.clone());
+    for server in (1..=servers).map(ServerId) {
+        world.start(server);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut lives = BTreeMap::new();
+    for client in 0..clients {
+        start_client(&mut world, seed, (client, 0), &stopped);
+        lives.insert(client, 0_u64);
+    }
+    while world.now() < until {
+        world.step();
+        nemesis.work(&mut world);
+        restart_clients(&mut world, &mut nemesis, seed, (&mut lives, &stopped));
+    }
+    nemesis.heal(&mut world);
+    restart_clients(&mut world, &mut nemesis, seed, (&mut lives, &stopped));
+    let healed_at = world.now();
+    finish(&mut world, &mut nemesis, healed_at, &stop);
+    let mut history = world.recorder.take();
+    history.healed_at = healed_at;
+    history.ended_at = world.now();
+    Outcome {
+        history,
+        plan,
+        faults: nemesis.counts.clone(),
+        network: world.network.figures(),
+        failures: nemesis.failures.clone(),
+        servers,
+        clients,
+        simulated: world.now() - SimTime::default(),
+        trace: trace::summary(),
+        marks: trace::take_marks(),
+    }
+}
+
+/// The time in which nothing fails any more: the load goes on, then it ends.
+fn finish(
+    world: &mut World,
+    nemesis: &mut Nemesis,
+    healed_at: SimTime,
+    stop: &watch::Sender<bool>,
+) {
+    trace::of("run");
+    trace::line(format_args!("all faults have ended"));
+    while world.now() < healed_at + HEAL {
+        world.step();
+        nemesis.work(world);
+    }
+    stop.send_replace(true);
+    let end = world.now() + FINISH;
+    while world.now() < end {
+        world.step();
+        nemesis.work(world);
+    }
+}
+
+fn start_client(
+    world: &mut World,
+    seed: u64,
+    (client, life): (u8, u64),
+    stopped: &watch::Receiver<bool>,
+) {
+    let servers = world.addresses();
+    let recorder = world.recorder.clone();
+    let stopped = stopped.clone();
+    let number = ClientNumber(u32::from(client));
+    let seed_of_life = Chance::of(seed, &format!("client {client} life {life}")).number();
+    let load = Load::draw(seed);
+    world.start_client(client, move |net| {
+        let machine = ClientMachine {
+            client: number,
+            connector: std::sync::Arc::new(net),
+            servers,
+            recorder,
+            seed: seed_of_life,
+        };
+        load.run(machine, stopped)
+    });
+}
+
+fn restart_clients(
+    world: &mut World,
+    nemesis: &mut Nemesis,
+    seed: u64,
+    (lives, stopped): (&mut BTreeMap<u8, u64>, &watch::Receiver<bool>),
+) {
+    for client in std::mem::take(&mut nemesis.clients_to_start) {
+        world.end_client(client);
+        world.recorder.note(What::ClientDied { client: ClientNumber(u32::from(client)) });
+        let life = lives.entry(client).or_default();
+        *life += 1;
+        let life = *life;
+        start_client(world, seed, (client, life), stopped);
+    }
+}

@@ -1,0 +1,120 @@
+//! One run in a process of its own.
+
+use std::io::{self, Read};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::report::Report;
+use crate::run::Options;
+
+/// How long a run may take on the machine's clock.
+const RUN_MAX: Duration = Duration::from_mins(5);
+/// The pause between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// What it is made of.
+    pub options: Options,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// With a report.
+    Reported(Box<Report>),
+    /// Without one: it died, or was ended because it took too long. What it wrote last.
+    Died(String),
+}
+
+impl Ended {
+    /// The promises that were broken; that a run ends is one of them.
+    pub fn violations(&self) -> Vec<String> {
+        match self {
+            Self::Reported(report) => report.violations.clone(),
+            Self::Died(why) => vec![format!("the run has died: {why}")],
+        }
+    }
+}
+
+/// The arguments of the program that make a run of these options.
+pub fn arguments(options: &Options) -> Vec<String> {
+    let mut arguments = vec![format!("--seed={}", options.seed)];
+    arguments.extend(options.servers.map(|servers| format!("--servers={servers}")));
+    arguments.extend(options.clients.map(|clients| format!("--clients={clients}")));
+    arguments.extend(options.secs.map(|secs| format!("--secs={secs}")));
+    if let Some(kinds) = &options.kinds {
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        arguments.push(format!("--kinds={}", names.join(",")));
+    }
+    if !options.without.is_empty() {
+        let numbers: Vec<String> = options.without.iter().map(ToString::to_string).collect();
+        arguments.push(format!("--without={}", numbers.join(",")));
+    }
+    arguments
+}
+
+impl Child {
+    /// Carries it out.
+    pub fn run(&self) -> io::Result<Ended> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(arguments(&self.options))
+            .arg("--report")
+            .env("ZOOLET_SIM_SEED", self.options.seed.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let reading = thread::spawn(move || read(stdout));
+        let complaining = thread::spawn(move || read(stderr));
+        let mut waited = Duration::ZERO;
+        let mut ended = child.try_wait()?;
+        while ended.is_none() && waited < RUN_MAX {
+            pause();
+            waited += LOOK;
+            ended = child.try_wait()?;
+        }
+        if ended.is_none() {
+            child.kill()?;
+            child.wait()?;
+        }
+        let text = reading.join().unwrap_or_default();
+        let complaint = complaining.join().unwrap_or_default();
+        let line = text.lines().last().unwrap_or_default();
+        Ok(match serde_json::from_str(line) {
+            Ok(report) => Ended::Reported(Box::new(report)),
+            Err(_) => {
+                let limit_s = RUN_MAX.as_secs();
+                let why = match ended {
+                    Some(status) => status.to_string(),
+                    None => format!("it was ended after {limit_s} s"),
+                };
+                Ended::Died(format!("{why}: {}", tail(&complaint)))
+            }
+        })
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a thread of its own waits for a process")]
+fn pause() {
+    thread::sleep(LOOK);
+}
+
+fn read(from: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        // What was read before an error is shown all the same.
+        let _ = from.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The last lines of what a run wrote to its standard error.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(12);
+    lines.get(from..).unwrap_or_default().join("\n")
+}

@@ -1,0 +1,11 @@
+//! Many seeds: each is a process of its own, so that a run is repeatable whatever ran before it, and
+//! one that hangs or dies takes none with it.
+
+mod child;
+mod ledger;
+mod minimize;
+mod night;
+
+pub use self::child::{Child, Ended, arguments};
+pub use self::minimize::minimize;
+pub use self::night::{Night, night};

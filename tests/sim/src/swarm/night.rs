@@ -1,0 +1,177 @@
+//! Seeds one after the other on all cores, for a time.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::child::{Child, Ended, arguments};
+use super::ledger::{self, Line};
+use crate::report::Report;
+use crate::run::Options;
+use crate::situations;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Night {
+    /// The first seed.
+    pub from: u64,
+    /// For how long new runs begin.
+    pub time: Duration,
+    /// How many runs go on side by side.
+    pub jobs: usize,
+    /// How many of the first seeds are run twice, to compare their traces.
+    pub twice: u64,
+    /// What each run is made of, but for its seed.
+    pub options: Options,
+    /// Where a line is added at the end.
+    pub ledger: Option<PathBuf>,
+    /// The commit that the line names.
+    pub commit: String,
+    /// Whether a situation that did not come up is a failure.
+    pub all_situations: bool,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    seeds: u64,
+    simulated_ms: u64,
+    cpu_ms: u64,
+    faults: BTreeMap<String, u64>,
+    checked: BTreeMap<String, u64>,
+    situations: BTreeMap<String, u64>,
+    broken: Vec<(u64, Vec<String>)>,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.simulated_ms += report.simulated_ms;
+        self.cpu_ms += report.cpu_ms;
+        for (sums, counts) in
+            [(&mut self.faults, &report.faults), (&mut self.checked, &report.checked)]
+        {
+            for (name, count) in counts {
+                *sums.entry(name.clone()).or_default() += count;
+            }
+        }
+        for situation in &report.situations {
+            *self.situations.entry(situation.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// Runs seeds for a time. `say` is given what a person should read. Returns whether all promises were
+/// kept.
+pub fn night(night: &Night, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
+    let sum = Mutex::new(Sum::default());
+    let next = AtomicU64::new(0);
+    let begun = now();
+    let failure = Mutex::new(None);
+    thread::scope(|scope| {
+        for _ in 0..night.jobs.max(1) {
+            scope.spawn(|| {
+                while begun.elapsed() < night.time {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let seed = night.from.wrapping_add(number);
+                    if let Err(error) = run_one(night, seed, number < night.twice, &sum, say) {
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    close(night, &sum, say)
+}
+
+fn run_one(
+    night: &Night,
+    seed: u64,
+    twice: bool,
+    sum: &Mutex<Sum>,
+    say: &(dyn Fn(String) + Sync),
+) -> io::Result<()> {
+    let child = Child { options: Options { seed, ..night.options.clone() } };
+    let ended = child.run()?;
+    let mut violations = ended.violations();
+    if twice
+        && let (Ended::Reported(first), Ended::Reported(second)) = (&ended, &child.run()?)
+        && first.trace != second.trace
+    {
+        let (first, second) = (&first.trace, &second.trace);
+        violations.push(format!("repeatable: the trace is {first}, and then {second}"));
+    }
+    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Ended::Reported(report) = &ended {
+        sum.add(report);
+    }
+    if !violations.is_empty() {
+        let command = arguments(&child.options).join(" ");
+        say(format!("BROKEN seed {seed}: repeat it with `make sim SEED={seed}` ({command})"));
+        for violation in &violations {
+            say(format!("  {violation}"));
+        }
+        sum.broken.push((seed, violations));
+    }
+    if sum.seeds.is_multiple_of(50) {
+        let hours = sum.simulated_ms as f64 / 3_600_000.0;
+        say(format!("{} seeds, {hours:.2} simulated hours, {} broken", sum.seeds, sum.broken.len()));
+    }
+    Ok(())
+}
+
+fn close(night: &Night, sum: &Sum, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
+    let hours = |ms: u64| ms as f64 / 3_600_000.0;
+    let rate = sum.simulated_ms as f64 / sum.cpu_ms.max(1) as f64;
+    say(format!(
+        "{} seeds from {}: {:.2} simulated hours in {:.2} hours of processor time, {rate:.0} times life",
+        sum.seeds,
+        night.from,
+        hours(sum.simulated_ms),
+        hours(sum.cpu_ms),
+    ));
+    say(format!("faults: {:?}", sum.faults));
+    say(format!("checked: {:?}", sum.checked));
+    let missed: Vec<&str> =
+        situations::names().filter(|name| !sum.situations.contains_key(*name)).collect();
+    let all = situations::names().count();
+    say(format!("situations: {} of {all} came up", all - missed.len()));
+    if !missed.is_empty() {
+        say(format!("situations that did not: {}", missed.join("; ")));
+    }
+    if let Some(path) = &night.ledger {
+        let line = Line {
+            commit: night.commit.clone(),
+            from: night.from,
+            seeds: sum.seeds,
+            simulated_hours: hours(sum.simulated_ms),
+            cpu_hours: hours(sum.cpu_ms),
+            faults: sum.faults.clone(),
+            checked: sum.checked.clone(),
+            situations: sum.situations.clone(),
+            violations: sum.broken.len() as u64,
+        };
+        ledger::add(path, &line)?;
+    }
+    let seeds: Vec<String> = sum.broken.iter().map(|(seed, _)| seed.to_string()).collect();
+    if seeds.is_empty() {
+        say("no promise was broken".to_owned());
+    } else {
+        say(format!("{} seeds broke a promise: {}", seeds.len(), seeds.join(" ")));
+    }
+    Ok(seeds.is_empty() && (missed.is_empty() || !night.all_situations))
+}
+
+#[allow(clippy::disallowed_methods, reason = "a night ends by the clock of the machine")]
+fn now() -> Instant {
+    Instant::now()
+}

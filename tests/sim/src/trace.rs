@@ -1,0 +1,160 @@
+//! The trace of a run: what happened, in order, as lines that a person can read, and their hash, by
+//! which two runs of a seed are compared.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use zoolet_replica::ServerId;
+
+use crate::SimTime;
+
+thread_local! {
+    static TRACE: RefCell<Trace> = RefCell::new(Trace::default());
+}
+
+/// The begin of an FNV-1a hash.
+const HASH_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A line of a server or of the nemesis, kept for those who look for situations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When.
+    pub at: SimTime,
+    /// Who.
+    pub who: String,
+    /// What.
+    pub text: String,
+}
+
+impl Mark {
+    /// The server whose line it is.
+    pub fn server(&self) -> Option<ServerId> {
+        self.who.strip_prefix("server ")?.parse().ok().map(ServerId)
+    }
+}
+
+#[derive(Debug)]
+struct Trace {
+    marks: Vec<Mark>,
+    now: SimTime,
+    who: String,
+    hash: u64,
+    lines: u64,
+    is_shown: bool,
+    text: String,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            marks: Vec::new(),
+            now: SimTime::default(),
+            who: String::new(),
+            hash: HASH_BEGIN,
+            lines: 0,
+            is_shown: false,
+            text: String::new(),
+        }
+    }
+}
+
+/// Shows the lines on the standard output from now on, or does not.
+pub fn show(is_shown: bool) {
+    TRACE.with_borrow_mut(|trace| trace.is_shown = is_shown);
+}
+
+/// The time of the lines that follow.
+pub(crate) fn at(now: SimTime) {
+    TRACE.with_borrow_mut(|trace| trace.now = now);
+}
+
+/// Whose lines follow.
+pub(crate) fn of(who: &str) {
+    TRACE.with_borrow_mut(|trace| {
+        if trace.who != who {
+            trace.who.clear();
+            trace.who.push_str(who);
+        }
+    });
+}
+
+/// Adds a line.
+pub(crate) fn line(what: fmt::Arguments<'_>) {
+    TRACE.with_borrow_mut(|trace| trace.line(what));
+}
+
+/// The hash of all lines so far, and how many there were.
+pub fn summary() -> (u64, u64) {
+    TRACE.with_borrow(|trace| (trace.hash, trace.lines))
+}
+
+/// Takes the lines of servers and of the nemesis so far.
+pub(crate) fn take_marks() -> Vec<Mark> {
+    TRACE.with_borrow_mut(|trace| std::mem::take(&mut trace.marks))
+}
+
+impl Trace {
+    fn line(&mut self, what: fmt::Arguments<'_>) {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        // Writing into a text does not fail.
+        let _ = writeln!(text, "{} {:<9} {what}", self.now, self.who);
+        for byte in text.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        self.lines += 1;
+        if self.who != "clients" {
+            let (who, text) = (self.who.clone(), what.to_string());
+            self.marks.push(Mark { at: self.now, who, text });
+        }
+        if self.is_shown {
+            // A reader that has seen enough has gone.
+            let _ = io::stdout().write_all(text.as_bytes());
+        }
+        self.text = text;
+    }
+}
+
+/// Takes what servers and clients log into the trace.
+#[derive(Debug)]
+pub struct Logs;
+
+impl Subscriber for Logs {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("zoolet")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        line(format_args!("{}{}", event.metadata().level(), fields.0));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing into a text does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}

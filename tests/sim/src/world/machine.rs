@@ -1,0 +1,136 @@
+//! One simulated machine: a runtime of one thread, whose time goes on only when the world says so.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, advance, sleep_until};
+
+use super::clock::MachineClock;
+
+/// A clock that goes right, in parts of a million.
+pub(crate) const TRUE_RATE: u64 = 1_000_000;
+
+/// A machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// The program that runs on it.
+    life: Option<Life>,
+    /// How fast its clocks go, in parts of a million.
+    rate: u64,
+    /// Its time since the begin of the run, by its own count, in nanoseconds.
+    local_ns: u64,
+    /// Its wall clock beside that, in milliseconds.
+    wall_offset_ms: i64,
+    /// It stands still until it is woken.
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Life {
+    runtime: Runtime,
+    clock: MachineClock,
+    /// `local_ns` at its begin.
+    began_ns: u64,
+    /// The time for which it stood still.
+    missed: bool,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self { life: None, rate: TRUE_RATE, local_ns: 0, wall_offset_ms: 0, is_stopped: false }
+    }
+
+    /// Starts a program, whose main task is made with the machine's clocks.
+    pub(crate) fn start<F>(&mut self, program: impl FnOnce(MachineClock) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // The one thing in the world that asks the system for the time: where the runtime's begins.
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let Ok(runtime) = runtime else { return };
+        let base = runtime.block_on(async { Instant::now() });
+        let clock = MachineClock::new(base, self.local_ns / 1_000_000, self.wall_offset_ms);
+        runtime.spawn(program(clock.clone()));
+        self.is_stopped = false;
+        self.life = Some(Life { runtime, clock, began_ns: self.local_ns, missed: false });
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.life.is_some()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// The program stands still, and its clocks go on.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    pub(crate) fn go_on(&mut self) {
+        self.is_stopped = false;
+    }
+
+    /// Sets how fast the clocks go.
+    pub(crate) fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+    }
+
+    /// The wall clock jumps.
+    pub(crate) fn jump(&mut self, by_ms: i64) {
+        self.wall_offset_ms = self.wall_offset_ms.saturating_add(by_ms);
+        if let Some(life) = &self.life {
+            life.clock.jump(by_ms);
+        }
+    }
+
+    /// Ends the program wherever it stands.
+    pub(crate) fn end(&mut self) {
+        if let Some(life) = self.life.take() {
+            life.runtime.shutdown_background();
+        }
+    }
+
+    /// Lets the machine have so much true time. What is to be done in it is done.
+    pub(crate) fn step(&mut self, span: Duration) {
+        let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let local = u128::from(span_ns) * u128::from(self.rate) / u128::from(TRUE_RATE);
+        self.local_ns = self.local_ns.saturating_add(u64::try_from(local).unwrap_or(u64::MAX));
+        let local_ns = self.local_ns;
+        let Some(life) = &mut self.life else { return };
+        if self.is_stopped {
+            life.missed = true;
+            return;
+        }
+        // Timers are exact to a millisecond.
+        let target_ms = (local_ns - life.began_ns) / 1_000_000;
+        let target = life.clock.base() + Duration::from_millis(target_ms);
+        let jumps = std::mem::take(&mut life.missed);
+        life.runtime.block_on(async {
+            let now = Instant::now();
+            if jumps && target > now {
+                // All timers that were due meanwhile are due at once.
+                advance(target - now).await;
+            }
+            tokio::task::yield_now().await;
+            sleep_until(target).await;
+        });
+        life.clock.set_mono_us(target_ms * 1000);
+    }
+
+    /// As a step, which ends behind some turns of the program's tasks: for crashes in the midst of
+    /// something.
+    pub(crate) fn step_some(&mut self, turns: u64) {
+        let Some(life) = &mut self.life else { return };
+        if self.is_stopped {
+            return;
+        }
+        life.runtime.block_on(async {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+}
