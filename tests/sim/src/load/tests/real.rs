@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::TcpConnector;
-use zoolet_jute::{OpCode, Request};
+use zoolet_jute::{ErrorCode, MultiResult, OpCode, Reply, Request, SessionId};
 use zoolet_replica::ServerId;
 use zoolet_server::embed::Ensemble;
 
@@ -90,6 +90,54 @@ fn operations(history: &History) -> BTreeSet<OpCode> {
     history.records.iter().filter_map(|record| of(&record.what)).collect()
 }
 
+/// How often servers refused what, the parts of multis included.
+fn refusals(history: &History) -> BTreeMap<ErrorCode, usize> {
+    let mut codes = BTreeMap::new();
+    for record in &history.records {
+        let What::Returned { result, .. } = &record.what else { continue };
+        let of_part = |part: &MultiResult| {
+            let MultiResult::Error(code) = part else { return None };
+            *code
+        };
+        let refused = match result {
+            Err(code) => vec![*code],
+            Ok(Reply::Multi(parts)) => parts.0.iter().filter_map(of_part).collect(),
+            Ok(_) => Vec::new(),
+        };
+        for code in refused {
+            *codes.entry(code).or_insert(0) += 1;
+        }
+    }
+    codes
+}
+
+/// How connections began.
+#[derive(Debug, Default)]
+struct Handshakes {
+    begun: usize,
+    resumed: usize,
+    expired: usize,
+    /// Those that called before the answer.
+    eager: usize,
+}
+
+fn handshakes(history: &History) -> Handshakes {
+    let (mut all, mut called) = (Handshakes::default(), BTreeSet::new());
+    for record in &history.records {
+        if let What::Called { connection, .. } = &record.what {
+            called.insert(*connection);
+        }
+        let What::Connected { connection, asked, session, .. } = &record.what else { continue };
+        all.eager += usize::from(called.contains(connection));
+        match (*asked, *session) {
+            (_, SessionId::NONE) => all.expired += 1,
+            (SessionId::NONE, _) => all.begun += 1,
+            _ => all.resumed += 1,
+        }
+    }
+    all
+}
+
 /// Of each client, the steps of its locks.
 fn lock_steps(history: &History) -> BTreeMap<ClientNumber, Vec<LockStep>> {
     let mut steps: BTreeMap<ClientNumber, Vec<LockStep>> = BTreeMap::new();
@@ -104,7 +152,7 @@ fn lock_steps(history: &History) -> BTreeMap<ClientNumber, Vec<LockStep>> {
 #[tokio::test]
 async fn random_operations_of_every_kind_run_and_all_is_noted_in_order() {
     let (ensemble, _) = ensemble().await;
-    let history = run(&brisk(vec![Role::Random; 6]), &ensemble, Duration::from_secs(8)).await;
+    let history = run(&brisk(vec![Role::Random; 6]), &ensemble, Duration::from_secs(5)).await;
     let (calls, returns) = check_sane(&history);
     assert!(calls > 3000 && returns > calls * 3 / 4, "{calls} calls, {returns} returns");
     let absent = [
@@ -119,10 +167,26 @@ async fn random_operations_of_every_kind_run_and_all_is_noted_in_order() {
     let expected: BTreeSet<OpCode> =
         OpCode::ALL.iter().filter(|op| !absent.contains(op)).copied().collect();
     assert_eq!(operations(&history), expected);
-    let done = |is: fn(&What) -> bool| history.records.iter().any(|record| is(&record.what));
-    assert!(done(|what| matches!(what, What::Notified { .. })));
-    assert!(done(|what| matches!(what, What::Returned { result: Ok(_), .. })));
-    assert!(done(|what| matches!(what, What::Returned { result: Err(_), .. })));
+    let codes = refusals(&history);
+    let common = [
+        ErrorCode::NoNode,
+        ErrorCode::NodeExists,
+        ErrorCode::NotEmpty,
+        ErrorCode::BadVersion,
+        ErrorCode::NoChildrenForEphemerals,
+        ErrorCode::NoAuth,
+        ErrorCode::InvalidAcl,
+        ErrorCode::BadArguments,
+        ErrorCode::NoWatcher,
+    ];
+    for code in common {
+        assert!(codes.contains_key(&code), "no {code} in {codes:?}");
+    }
+    let is_event = |what: &What| matches!(what, What::Notified { .. });
+    let events = history.records.iter().filter(|record| is_event(&record.what)).count();
+    assert!(events > 500, "{events} events");
+    let Handshakes { begun, resumed, expired, eager } = handshakes(&history);
+    assert!(begun >= 6 && resumed > 20 && eager > 5, "{begun}, {resumed}, {expired}, {eager}");
     ensemble.shutdown().await;
 }
 
@@ -144,7 +208,7 @@ async fn contenders_of_every_recipe_hold_in_turn_and_give_back() {
     let (ensemble, _) = ensemble().await;
     let mut roles = vec![Role::Curator; 2];
     roles.extend(Recipe::ALL.iter().flat_map(|recipe| [Role::Recipe(*recipe); 2]));
-    let history = run(&brisk(roles.clone()), &ensemble, Duration::from_secs(8)).await;
+    let history = run(&brisk(roles.clone()), &ensemble, Duration::from_secs(6)).await;
     check_sane(&history);
     let steps = lock_steps(&history);
     assert_eq!(steps.len(), roles.len(), "clients without a lock: {steps:?}");
