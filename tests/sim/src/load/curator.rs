@@ -2,7 +2,6 @@
 //! sequential znode, a look at the children, a watch on the one before.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -28,6 +27,7 @@ pub(super) async fn contend_raw(
 ) {
     while !worker.is_stopped() {
         let number = worker.chance.between(0..=plan.locks.saturating_sub(1));
+        let plan = LockPlan { timeout: worker.timeout(), ..plan.clone() };
         let contender = plan.contender(machine, Recipe::Mutex.path(number), stop);
         attempt(worker, &contender).await;
         worker.think().await;
@@ -47,7 +47,8 @@ async fn attempt(worker: &mut Worker, contender: &Contender) {
         return;
     }
     contender.waits("curator");
-    let limit = worker.timeout * 2 + worker.chance.up_to(worker.timeout * 6);
+    let timeout = worker.timeout();
+    let limit = timeout * 2 + worker.chance.up_to(timeout * 6);
     let give_up_at = Instant::now() + limit;
     let uuid = draw_uuid(worker);
     let place = enter(worker, &contender.lock, &uuid).await;
@@ -193,7 +194,7 @@ async fn wait_turn(worker: &mut Worker, lock: &str, place: &Place, give_up_at: I
         let watched = worker.finish(watched).await;
         if matches!(watched, Outcome::Done(..)) {
             let left = give_up_at.saturating_duration_since(Instant::now());
-            worker.wait_event(left.min(worker.timeout * LOOK_AGAIN)).await;
+            worker.wait_event(left.min(worker.timeout() * LOOK_AGAIN)).await;
         }
     }
     false
@@ -231,7 +232,8 @@ fn is_safe(status: &SessionStatus, session: SessionId) -> bool {
 
 async fn hold(worker: &mut Worker, contender: &Contender, place: &Place) {
     contender.granted(place.token, &place.path, place.session);
-    let span: Duration = draw_hold(&mut worker.chance, worker.timeout);
+    let timeout = worker.timeout();
+    let span = draw_hold(&mut worker.chance, timeout);
     let lost = lost(worker.session.watch_status(), place.session);
     let was_lost = contender.hold(place.token, span, lost).await;
     let release = async {

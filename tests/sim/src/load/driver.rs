@@ -213,8 +213,13 @@ impl Driver {
         let keeps_watches = std::mem::replace(&mut self.keeps_watches, true) && is_resumed;
         let session = self.session;
         let safe_until = Some(sent_at + self.granted * 2 / 3);
-        let is_over = false;
-        let status = SessionStatus { session, is_connected: true, safe_until, is_over };
+        let status = SessionStatus {
+            session,
+            is_connected: true,
+            safe_until,
+            timeout: self.granted,
+            is_over: false,
+        };
         self.status.send_replace(status);
         let _ = self.events.send(SessionEvent::Connected { session, keeps_watches });
     }

@@ -57,7 +57,7 @@ pub struct LockPlan {
     pub locks: u64,
     /// The resources that they guard.
     pub resources: GuardedResources,
-    /// The session timeout.
+    /// The session timeout to ask for; raw sessions draw their own.
     pub timeout: Duration,
     /// The longest wait between two attempts.
     pub think: Duration,
@@ -96,6 +96,9 @@ pub(super) async fn contend(
             rest(stop, plan.think).await;
             continue;
         };
+        // Servers may grant more than was asked for.
+        let granted = Duration::from_millis(client.session().timeout_ms);
+        let plan = LockPlan { timeout: granted, ..plan.clone() };
         let mut is_over = false;
         while !is_over && !is_stopped(stop) {
             let lock = recipe.path(chance.between(0..=plan.locks.saturating_sub(1)));

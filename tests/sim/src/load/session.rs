@@ -94,6 +94,8 @@ pub struct SessionStatus {
     /// Until when no server can have ended the session: two thirds of the timeout, counted from when
     /// the last ping was sent that was answered.
     pub safe_until: Option<Instant>,
+    /// The timeout that was granted last; before, the one that is asked for.
+    pub timeout: Duration,
     /// Whether it was closed.
     pub is_over: bool,
 }
@@ -123,6 +125,7 @@ impl Session {
             session: SessionId::NONE,
             is_connected: false,
             safe_until: None,
+            timeout: options.timeout,
             is_over: false,
         });
         let driver_parts = (command_receiver, event_sender, status_sender);

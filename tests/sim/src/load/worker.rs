@@ -34,8 +34,6 @@ pub(super) struct Worker {
     pub(super) events: SessionEvents,
     pub(super) chance: Chance,
     pub(super) data: Data,
-    /// The session timeout that is asked for.
-    pub(super) timeout: Duration,
     stop: watch::Receiver<bool>,
     pace: Pace,
 }
@@ -47,11 +45,15 @@ impl Worker {
         mut chance: Chance,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let (client, recorder, timeout) =
-            (options.client, options.recorder.clone(), options.timeout);
+        let (client, recorder) = (options.client, options.recorder.clone());
         let (session, events) = Session::start(options, chance.fork());
         let data = Data::new(client, chance.fork());
-        Self { client, recorder, session, events, chance, data, timeout, stop, pace }
+        Self { client, recorder, session, events, chance, data, stop, pace }
+    }
+
+    /// The session timeout that was granted.
+    pub(super) fn timeout(&self) -> Duration {
+        self.session.status().timeout
     }
 
     /// Whether it is to finish what is under way, and end.
@@ -63,7 +65,7 @@ impl Worker {
     pub(super) async fn call(&self, request: Request) -> Outcome {
         if self.session.is_over() {
             // What tries again until it has an outcome does not try without a pause.
-            self.rest(self.timeout).await;
+            self.rest(self.timeout()).await;
         }
         self.finish(self.session.send(request)).await
     }
@@ -73,7 +75,7 @@ impl Worker {
         tokio::select! {
             biased;
             outcome = pending => outcome,
-            () = out_of_time(&self.stop, self.timeout) => Outcome::Unknown,
+            () = out_of_time(&self.stop, self.timeout()) => Outcome::Unknown,
         }
     }
 
@@ -118,7 +120,10 @@ impl Worker {
             7 => Disturbance::NewProcess { keeps_zxid: true },
             8 => Disturbance::NewProcess { keeps_zxid: false },
             // Some of them outlive the session.
-            _ => Disturbance::Pause(self.chance.up_to(self.timeout * 3 / 2)),
+            _ => {
+                let most = self.timeout() * 3 / 2;
+                Disturbance::Pause(self.chance.up_to(most))
+            }
         };
         self.session.disturb(disturbance);
     }
@@ -144,7 +149,8 @@ impl Worker {
     /// Ends: half of the sessions are closed, the others left to their timeouts.
     pub(super) async fn end(mut self) {
         if self.chance.one_in(2) {
-            self.session.close(self.timeout).await;
+            let limit = self.timeout();
+            self.session.close(limit).await;
         } else {
             self.session.abandon().await;
             self.recorder.note(What::ClientDied { client: self.client });

@@ -1,5 +1,6 @@
 //! A server that refuses everything, hangs up and forgets sessions: what is repeatable is the load.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use zoolet_replica::ServerId;
 
 use super::check_sane;
 use crate::SimTime;
-use crate::history::{ClientNumber, History, Recorder, What};
+use crate::history::{ClientNumber, Connection, History, Recorder, What};
 use crate::load::chance::Chance;
 use crate::load::session::{Disturbance, Outcome, Restore, Session, SessionOptions};
 use crate::load::{ClientMachine, Load, Role};
@@ -180,6 +181,43 @@ fn a_seed_gives_the_same_history_each_time() {
             assert_eq!(one, other, "seed {seed}");
         }
         assert_eq!(first.records.len(), second.records.len(), "seed {seed}");
+    }
+}
+
+/// The connections that have begun and not ended.
+fn open_connections(history: &History) -> BTreeSet<Connection> {
+    let mut open = BTreeSet::new();
+    for record in &history.records {
+        if let What::Connected { connection, .. } = &record.what {
+            open.insert(*connection);
+        }
+        if let What::Disconnected { connection } = &record.what {
+            open.remove(connection);
+        }
+    }
+    open
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_is_dropped_leaves_no_connection_behind() {
+    for seed in 0..10 {
+        let (script, recorder) = (Script::new(seed, 100, 5), Recorder::default());
+        let (_stop_sender, stop) = watch::channel(false);
+        let load = Load::draw(seed);
+        let mut clients = JoinSet::new();
+        for client in 0..load.clients() {
+            let machine = machine(client, &script, &recorder, seed);
+            clients.spawn(load.clone().run(machine, stop.clone()));
+        }
+        sleep(Duration::from_millis(1000 + 37 * seed)).await;
+        assert!(!open_connections(&recorder.history()).is_empty(), "seed {seed}");
+        clients.shutdown().await;
+        sleep(Duration::from_millis(10)).await;
+        let history = recorder.history();
+        check_sane(&history);
+        assert_eq!(open_connections(&history), BTreeSet::new(), "seed {seed}");
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(recorder.history().records.len(), history.records.len(), "seed {seed}");
     }
 }
 

@@ -31,7 +31,7 @@ pub(in crate::load) async fn queue(worker: &mut Worker) {
             _ if puts => put(worker).await,
             Some(item) => take(worker, &item).await,
             None => {
-                let wait = worker.timeout / 4;
+                let wait = worker.timeout() / 4;
                 worker.wait_event(wait).await;
             }
         }
