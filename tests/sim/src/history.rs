@@ -34,7 +34,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A server has answered a handshake: a session was begun or resumed, or it has expired
-    /// (`session` is [`SessionId::NONE`]).
+    /// (`session` is [`SessionId::NONE`]). A client that does not wait for the answer has called before.
     Connected {
         /// Who.
         client: ClientNumber,
@@ -67,7 +67,7 @@ pub enum What {
         /// What was asked.
         request: Request,
     },
-    /// Its reply has arrived. A call without one has an outcome that nobody knows.
+    /// Its reply has arrived. The outcome of a call without one is unknown.
     Returned {
         /// The number of the request.
         call: CallNumber,
@@ -84,6 +84,15 @@ pub enum What {
         zxid: Zxid,
         /// What it says.
         event: WatcherEvent,
+    },
+    /// A client has seen what the protocol or its own work rules out: a frame that cannot be decoded, a
+    /// reply to another request than the oldest one, a mirror that missed an event. Each one is a
+    /// defect.
+    Complained {
+        /// Who.
+        client: ClientNumber,
+        /// What was wrong.
+        why: String,
     },
     /// What a lock's contender has done or learned; checks K1 to K8.
     Lock {
@@ -119,12 +128,18 @@ pub enum LockStep {
         /// Its session.
         session: SessionId,
     },
+    /// It begins to give the lock back: from here on it does nothing under it, and another one may be
+    /// granted it before the reply has arrived.
+    Releases {
+        /// The token of the grant.
+        token: i64,
+    },
     /// It has given the lock back, and the reply has arrived.
     Released {
         /// The token of the grant.
         token: i64,
     },
-    /// It was told that the lock is lost, or may be.
+    /// It has learned that the lock is lost, or may be.
     Lost {
         /// The token of the grant.
         token: i64,

@@ -1,0 +1,166 @@
+//! What the clients of a run do, drawn from its seed.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::locks::{LockPlan, Recipe};
+use super::operations::{Mix, draw_paths};
+use super::reconfig::ReconfigPlan;
+use super::resource::GuardedResources;
+use crate::history::ClientNumber;
+
+/// What one client is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Random operations on the shared paths.
+    Random,
+    /// Registers that are compared and set.
+    Register,
+    /// Money that moves between accounts.
+    Bank,
+    /// Sequential numbers.
+    Sequence,
+    /// Items that are put and taken.
+    Queue,
+    /// A copy that a recursive watch keeps.
+    Mirror,
+    /// Locks by a recipe of zoolet's client.
+    Recipe(Recipe),
+    /// Locks in Curator's form over a raw session.
+    Curator,
+    /// Changes of the ensemble.
+    Reconfig,
+}
+
+/// The load of a run. Every client machine runs a clone of the same one: they share the resources that
+/// locks guard.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What each client does, by its number; there are as many as this is long.
+    pub roles: Vec<Role>,
+    /// The paths of random operations.
+    pub paths: Vec<String>,
+    /// Which random operations there are.
+    pub mix: Mix,
+    /// The session timeouts to ask for, in milliseconds.
+    pub timeout_ms: RangeInclusive<u64>,
+    /// The longest wait between two operations of a client.
+    pub think: Duration,
+    /// One operation in this number is followed by a disturbance of its session; 0 for none.
+    pub disturb_one_in: u64,
+    /// How lock contenders go about it.
+    pub locks: LockPlan,
+    /// What is reconfigured; see [`Load::with_reconfig`].
+    pub reconfig: Option<ReconfigPlan>,
+}
+
+impl Load {
+    /// The load of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 0x10AD);
+        let clients = chance.between(4..=16);
+        let roles = draw_roles(clients, &mut chance);
+        let count = usize::try_from(chance.between(5..=50)).unwrap_or(5);
+        let longest = chance.between(2_000..=10_000);
+        let think_ms = *chance.pick(&[2, 10, 50, 200]).unwrap_or(&10);
+        let timeout = Duration::from_millis(chance.between(1_000..=longest));
+        Self {
+            roles,
+            paths: draw_paths(count, &mut chance),
+            mix: Mix::draw(&mut chance),
+            timeout_ms: 1_000..=longest,
+            think: Duration::from_millis(think_ms),
+            disturb_one_in: *chance.pick(&[0, 30, 100, 400]).unwrap_or(&100),
+            locks: LockPlan {
+                locks: chance.between(1..=3),
+                resources: GuardedResources::default(),
+                timeout,
+                think: Duration::from_millis(think_ms * 5),
+            },
+            reconfig: None,
+        }
+    }
+
+    /// The number of client machines that it needs.
+    pub fn clients(&self) -> u32 {
+        u32::try_from(self.roles.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The same load and one more client, which changes the ensemble.
+    pub fn with_reconfig(mut self, plan: ReconfigPlan) -> Self {
+        self.roles.push(Role::Reconfig);
+        self.reconfig = Some(plan);
+        self
+    }
+
+    /// What a client does.
+    pub fn role(&self, client: ClientNumber) -> Role {
+        let place = usize::try_from(client.0).unwrap_or(usize::MAX);
+        self.roles.get(place).copied().unwrap_or(Role::Random)
+    }
+
+    pub(super) fn draw_timeout(&self, chance: &mut Chance) -> Duration {
+        Duration::from_millis(chance.between(self.timeout_ms.clone()))
+    }
+}
+
+/// Two clients at least of random operations, and a few of each of a few other kinds, so that they
+/// meet.
+fn draw_roles(clients: u64, chance: &mut Chance) -> Vec<Role> {
+    let mut kinds = vec![
+        vec![Role::Register],
+        vec![Role::Bank],
+        vec![Role::Sequence],
+        vec![Role::Queue],
+        vec![Role::Mirror],
+        vec![Role::Recipe(Recipe::Mutex), Role::Curator],
+    ];
+    kinds.extend(Recipe::ALL.iter().skip(1).map(|recipe| vec![Role::Recipe(*recipe)]));
+    let mut chosen = Vec::new();
+    for _ in 0..chance.between(1..=4) {
+        let kind = kinds.swap_remove(chance.place(kinds.len()));
+        chosen.push(kind);
+    }
+    let mut roles = vec![Role::Random; 2];
+    let mut next = 0;
+    while u64::try_from(roles.len()).unwrap_or(u64::MAX) < clients {
+        if chance.one_in(4) {
+            roles.push(Role::Random);
+            continue;
+        }
+        if let Some(kind) = chosen.get(next % chosen.len().max(1))
+            && let Some(role) = kind.get((next / chosen.len().max(1)) % kind.len().max(1))
+        {
+            roles.push(*role);
+        }
+        next += 1;
+    }
+    roles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_seed_gives_one_load_and_seeds_give_many() {
+        let text = |seed| format!("{:?}", Load::draw(seed));
+        assert_eq!(text(3), text(3));
+        let all: BTreeSet<String> = (0..50).map(text).collect();
+        assert_eq!(all.len(), 50);
+    }
+
+    #[test]
+    fn every_role_occurs_and_every_load_is_of_its_size() {
+        let mut roles = BTreeSet::new();
+        for seed in 0..300 {
+            let load = Load::draw(seed);
+            assert!((4..=16).contains(&load.clients()), "{load:?}");
+            assert!((5..=50).contains(&load.paths.len()), "{load:?}");
+            roles.extend(load.roles);
+        }
+        assert_eq!(roles.len(), 7 + Recipe::ALL.len(), "{roles:?}");
+    }
+}
