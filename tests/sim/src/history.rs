@@ -34,7 +34,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A server has answered a handshake: a session was begun or resumed, or it has expired
-    /// (`session` is [`SessionId::NONE`]).
+    /// (`session` is [`SessionId::NONE`]). A client that does not wait for the answer has called before.
     Connected {
         /// Who.
         client: ClientNumber,
@@ -67,7 +67,7 @@ pub enum What {
         /// What was asked.
         request: Request,
     },
-    /// Its reply has arrived. A call without one has an outcome that nobody knows.
+    /// Its reply has arrived. The outcome of a call without one is unknown.
     Returned {
         /// The number of the request.
         call: CallNumber,
@@ -84,6 +84,15 @@ pub enum What {
         zxid: Zxid,
         /// What it says.
         event: WatcherEvent,
+    },
+    /// A client has seen what the protocol or its own work rules out: a frame that cannot be decoded, a
+    /// reply to another request than the oldest one, a mirror that missed an event. Each one is a
+    /// defect.
+    Complained {
+        /// Who.
+        client: ClientNumber,
+        /// What was wrong.
+        why: String,
     },
     /// What a lock's contender has done or learned; checks K1 to K8.
     Lock {
@@ -119,12 +128,18 @@ pub enum LockStep {
         /// Its session.
         session: SessionId,
     },
+    /// It begins to give the lock back: from here on it does nothing under it, and another one may be
+    /// granted it before the reply has arrived.
+    Releases {
+        /// The token of the grant.
+        token: i64,
+    },
     /// It has given the lock back, and the reply has arrived.
     Released {
         /// The token of the grant.
         token: i64,
     },
-    /// It was told that the lock is lost, or may be.
+    /// It was notified that the lock is lost, or may be.
     Lost {
         /// The token of the grant.
         token: i64,
@@ -176,6 +191,21 @@ pub struct ServerLog {
     pub digests: Vec<Digest>,
 }
 
+/// How much of something a server has, and how much it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// When.
+    pub at: SimTime,
+    /// Whose.
+    pub server: ServerId,
+    /// Of what.
+    pub name: String,
+    /// How much.
+    pub value: u64,
+    /// The most.
+    pub limit: u64,
+}
+
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -183,6 +213,8 @@ pub struct History {
     pub records: Vec<Record>,
     /// What servers applied.
     pub servers: BTreeMap<ServerId, ServerLog>,
+    /// What servers have of things that are limited.
+    pub gauges: Vec<Gauge>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.
@@ -257,6 +289,13 @@ impl Recorder {
         let at = recording.now;
         let log = recording.history.servers.entry(server).or_default();
         log.digests.push(Digest { at, index, zxid, digest });
+    }
+
+    /// Notes how much of something a server has.
+    pub fn gauge(&self, server: ServerId, name: &str, value: u64, limit: u64) {
+        let mut recording = self.recording();
+        let (at, name) = (recording.now, name.to_owned());
+        recording.history.gauges.push(Gauge { at, server, name, value, limit });
     }
 
     /// Returns a copy of what was noted so far.

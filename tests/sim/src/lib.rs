@@ -5,6 +5,7 @@
 //! run each time. `docs/testing.md` says how to use it.
 
 pub mod history;
+pub mod model;
 mod time;
 
 pub use time::SimTime;
