@@ -4,6 +4,7 @@
 //! A run is one thread and has no other source of chance than its seed, so that a seed gives the same
 //! run each time. `docs/testing.md` says how to use it.
 
+pub mod checks;
 pub mod history;
 pub mod model;
 mod time;
