@@ -206,6 +206,17 @@ pub struct Gauge {
     pub limit: u64,
 }
 
+/// A time in which a client's machine stood still, its clock too or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Whose.
+    pub client: ClientNumber,
+    /// From when on.
+    pub from: SimTime,
+    /// Until when.
+    pub until: SimTime,
+}
+
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -215,6 +226,8 @@ pub struct History {
     pub servers: BTreeMap<ServerId, ServerLog>,
     /// What servers have of things that are limited.
     pub gauges: Vec<Gauge>,
+    /// When clients' machines stood still.
+    pub stops: Vec<Stop>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.
@@ -289,6 +302,11 @@ impl Recorder {
         let at = recording.now;
         let log = recording.history.servers.entry(server).or_default();
         log.digests.push(Digest { at, index, zxid, digest });
+    }
+
+    /// Notes that a client's machine stands still.
+    pub fn stopped(&self, client: ClientNumber, from: SimTime, until: SimTime) {
+        self.recording().history.stops.push(Stop { client, from, until });
     }
 
     /// Notes how much of something a server has.

@@ -142,6 +142,9 @@ pub struct Counts {
     pub writes_unchecked: u64,
     /// Calls without a reply that are in the log, and that are not.
     pub lost: (u64, u64),
+    /// Commands of connections that no record shows: of clients that are not recorded, or whose
+    /// handshake was given up.
+    pub commands_unattributed: u64,
     /// Reconfigurations, whose outcome the model does not know.
     pub reconfigs_unchecked: u64,
     /// Reads that were compared with the model.
@@ -170,6 +173,8 @@ pub struct Counts {
     pub grants_unchecked: u64,
     /// Grants that had a holder before, whose end was compared with the grant.
     pub handovers: u64,
+    /// Losses that were reported late by clients that had stood still.
+    pub losses_slept: u64,
     /// Writes to guarded resources.
     pub guarded: u64,
     /// Gauges.

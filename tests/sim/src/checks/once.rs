@@ -6,6 +6,7 @@ use super::{Call, Counts, Link, Run, Violation, is_write};
 
 /// Compares calls with the commands of the log.
 pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
+    counts.commands_unattributed = run.unattributed;
     let mut found = Vec::new();
     for place in &run.foreign {
         let Some(one) = run.model.transactions.get(*place) else { continue };

@@ -119,6 +119,8 @@ pub struct Run<'a> {
     pub links: BTreeMap<Connection, Link<'a>>,
     /// Commands that belong to a connection on which no such request was sent.
     pub foreign: Vec<usize>,
+    /// How many commands belong to connections that no record shows.
+    pub unattributed: u64,
 }
 
 /// Whether a request goes through the log as a command of its own.
@@ -137,11 +139,17 @@ pub fn is_write(request: &Request) -> bool {
     )
 }
 
+/// The same, and reconfigurations, which are there where they are switched off.
+fn is_logged(request: &Request) -> bool {
+    is_write(request) || matches!(request, Request::Reconfig(_))
+}
+
 impl<'a> Run<'a> {
     /// Puts a run in order.
     pub fn of(history: &'a History, model: &'a Model, options: &'a Options) -> Self {
         let (calls, links, foreign) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut run = Self { history, model, options, calls, links, foreign };
+        let unattributed = 0;
+        let mut run = Self { history, model, options, calls, links, foreign, unattributed };
         for (place, record) in history.records.iter().enumerate() {
             run.take(place, record.at, &record.what);
         }
@@ -240,7 +248,7 @@ impl<'a> Run<'a> {
             let attachment = Attachment::of(attach.origin, &attach.command);
             attached.insert(attachment);
             for number in &link.calls {
-                if let Some(call) = self.calls.get(number).filter(|call| is_write(call.request)) {
+                if let Some(call) = self.calls.get(number).filter(|call| is_logged(call.request)) {
                     by_xid.insert((attachment, call.xid), *number);
                 }
             }
@@ -257,8 +265,7 @@ impl<'a> Run<'a> {
                     }
                 }
                 None if attached.contains(&attachment) => self.foreign.push(place),
-                // Of a connection whose handshake no client has seen answered.
-                None => {}
+                None => self.unattributed += 1,
             }
         }
     }

@@ -107,7 +107,9 @@ impl Notes {
 
     fn step(&mut self, at: SimTime, (client, lock): (ClientNumber, &String), step: &LockStep) {
         let key = (client, lock.clone());
-        if !matches!(step, LockStep::Wrote { .. } | LockStep::Waits { .. }) {
+        if matches!(step, LockStep::Waits { .. }) {
+            self.last.entry(lock.clone()).or_default();
+        } else if !matches!(step, LockStep::Wrote { .. }) {
             self.last.insert(lock.clone(), at);
         }
         match step {

@@ -14,6 +14,7 @@ use zoolet_jute::Zxid;
 use zoolet_replica::Op;
 
 use super::{Counts, Run, Violation};
+use crate::SimTime;
 use crate::model::{Transaction, path};
 use grants::{Grant, Notes};
 use queue::{Place, Queues, Wish};
@@ -52,9 +53,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     for grant in &notes.grants {
         directories.extend(path::parent(&grant.znode).map(str::to_owned));
     }
-    for (_, lock) in notes.waits.keys() {
-        directories.insert(lock.clone());
-    }
+    directories.extend(notes.last.keys().flat_map(|lock| orphans::directories(lock)));
     let queues = Queues::of(run, &directories);
     let mut found = Vec::new();
     let mut by_lock: BTreeMap<&str, Vec<Held<'_>>> = BTreeMap::new();
@@ -220,13 +219,19 @@ fn losses(run: &Run<'_>, held: &[Held<'_>], counts: &mut Counts, found: &mut Vec
                 continue;
             }
             counts.handovers += 1;
-            loss(run, other, one, found);
+            loss(run, other, one, counts, found);
         }
         believing.push(one);
     }
 }
 
-fn loss(run: &Run<'_>, before: &Held<'_>, next: &Held<'_>, found: &mut Vec<Violation>) {
+fn loss(
+    run: &Run<'_>,
+    before: &Held<'_>,
+    next: &Held<'_>,
+    counts: &mut Counts,
+    found: &mut Vec<Violation>,
+) {
     let end = before.place.deleted.and_then(|deleted| run.model.transaction(deleted));
     let (lost, at) = (before.grant.lost, next.grant.at);
     let mut violated = |why: &str| {
@@ -248,7 +253,11 @@ fn loss(run: &Run<'_>, before: &Held<'_>, next: &Held<'_>, found: &mut Vec<Viola
         return;
     }
     if is_expiry && !run.options.ended_by_hand.contains(&session) {
-        if lost.is_none_or(|lost| lost > next.grant.at + run.options.loss_slack) {
+        if lost.is_none_or(|lost| lost > at + run.options.loss_slack) {
+            if slept(run, before.grant, at) {
+                counts.losses_slept += 1;
+                return;
+            }
             violated(&format!(
                 "ended with its session, by {} at {}, and its loss was reported {}",
                 end.zxid,
@@ -262,6 +271,18 @@ fn loss(run: &Run<'_>, before: &Held<'_>, next: &Held<'_>, found: &mut Vec<Viola
             end.zxid, end.first_at
         ));
     }
+}
+
+/// Whether the holder stood still when the next one was granted the lock, and has reported the loss as
+/// soon as it went on. What it does after that, the resource must refuse.
+fn slept(run: &Run<'_>, grant: &Grant, at: SimTime) -> bool {
+    let stops = run.history.stops.iter().filter(|stop| stop.client == grant.client);
+    let mut there = stops.filter(|stop| stop.from <= at && at <= stop.until);
+    there.any(|stop| {
+        let due = stop.until + run.options.loss_reported_within;
+        let is_known = grant.over().is_some_and(|over| over <= due);
+        is_known || run.history.ended_at <= due
+    })
 }
 
 /// Whether the holder should know by now that another client has deleted its znode.

@@ -8,7 +8,6 @@ use super::grants::Notes;
 use super::queue::Queues;
 use crate::checks::{Run, Violation};
 use crate::history::ClientNumber;
-use crate::model::path;
 
 const K5: &str = "K5 nothing left";
 
@@ -22,15 +21,11 @@ pub(super) fn check(run: &Run<'_>, notes: &Notes, queues: &Queues, found: &mut V
     for grant in &notes.grants {
         clients.insert(grant.session, grant.client);
     }
-    let mut locks: BTreeSet<(&str, &str)> = BTreeSet::new();
-    for grant in &notes.grants {
-        if let Some(directory) = path::parent(&grant.znode) {
-            locks.insert((grant.lock.as_str(), directory));
-        }
-    }
-    for (lock, directory) in locks {
+    for (lock, directory) in
+        notes.last.keys().flat_map(|lock| directories(lock).map(|directory| (lock, directory)))
+    {
         let active = active(notes, lock);
-        let Some(queue) = queues.get(directory) else { continue };
+        let Some(queue) = queues.get(&directory) else { continue };
         for place in queue.left().filter(|place| place.number.is_some()) {
             // A session whose requests are not recorded may be that of anyone who waits.
             let is_expected = match clients.get(&place.owner) {
@@ -50,6 +45,11 @@ pub(super) fn check(run: &Run<'_>, notes: &Notes, queues: &Queues, found: &mut V
             }
         }
     }
+}
+
+/// Where the contenders for a lock have their znodes: below it, or below two znodes of a semaphore.
+pub(super) fn directories(lock: &str) -> [String; 3] {
+    [lock.to_owned(), format!("{lock}/leases"), format!("{lock}/locks")]
 }
 
 /// The clients that hold a lock or wait for it at the end.

@@ -119,12 +119,9 @@ impl Queue {
     /// The znode with this path that was created by this transaction; without one, the last one with
     /// this path and owner.
     pub(super) fn find(&self, path: &str, token: Zxid, owner: SessionId) -> Option<&Place> {
-        let by_token = self.places.binary_search_by_key(&token, |place| place.created);
-        let around = by_token.map_or(0, |at| at);
-        // A transaction can create several.
-        let of_token = |place: &&Place| place.created == token && place.path == path;
-        let from = around.saturating_sub(8);
-        self.places.iter().skip(from).take(17).find(of_token).or_else(|| {
+        let from = self.places.partition_point(|place| place.created < token);
+        let mut of_token = self.places.iter().skip(from).take_while(|place| place.created == token);
+        of_token.find(|place| place.path == path).or_else(|| {
             let own = |place: &&Place| place.path == path && place.owner == owner;
             self.places.iter().rev().find(own)
         })

@@ -4,7 +4,7 @@ use zoolet_jute::{Reply, SessionId};
 
 use super::{Client, Story, accepted, create, delete, get_data, refused, without};
 use crate::SimTime;
-use crate::history::{History, LockStep, What};
+use crate::history::{ClientNumber, History, LockStep, Stop, What};
 
 const LOCK: &str = "/lock";
 
@@ -173,6 +173,17 @@ fn a_loss_that_is_reported_behind_the_next_grant_is_found() {
     refused(&taken_over(false), "K6 loss first");
     let is_lost = |what: &What| matches!(what, What::Lock { step: LockStep::Lost { .. }, .. });
     refused(&without(&taken_over(true), is_lost), "K6 loss first");
+}
+
+#[test]
+fn a_holder_that_stood_still_may_report_its_loss_when_it_goes_on() {
+    let mut history = taken_over(false);
+    let (client, ended_at) = (ClientNumber(1), history.ended_at);
+    let stop = |from, until| Stop { client, from: SimTime::from_ms(from), until };
+    history.stops.push(stop(3000, SimTime::from_ms(3500)));
+    refused(&history, "K6 loss first");
+    history.stops.push(stop(3600, ended_at));
+    assert_eq!(accepted(&history).losses_slept, 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod clients;
 mod locks;
 mod log;
+mod long;
 mod sessions;
 mod watches;
 
