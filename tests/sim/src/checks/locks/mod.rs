@@ -31,8 +31,8 @@ const K7: &str = "K7 queue order";
 struct Held<'a> {
     grant: &'a Grant,
     place: &'a Place,
-    /// From when on it was its turn.
-    turn: Zxid,
+    /// From when on its holder has believed in it: the newest zxid that it had seen.
+    from: Zxid,
     /// How many may hold beside each other.
     permits: usize,
 }
@@ -113,26 +113,24 @@ fn turn_of<'a>(
     }
     let among = permits(&grant.mode);
     let turn = match among {
-        Some(most) => queue.turn_among(place, most),
-        None => match queue.turn(place) {
-            Ok(turn) => Some(turn),
-            Err(other) => {
-                let why = format!("{} precedes it in the queue, and was never deleted", other.path);
+        Some(most) => queue.turn_among(place, most).ok_or("there were too many others".to_owned()),
+        None => queue.turn(place).map_err(|other| format!("{} precedes it", other.path)),
+    };
+    let is_gone = |turn: Zxid| place.deleted.is_some_and(|deleted| deleted <= turn);
+    match &turn {
+        Err(why) => violated(K7, format!("its turn never came: {why}")),
+        Ok(turn) if is_gone(*turn) => {
+            violated(K7, format!("its znode was gone before its turn came, with {turn}"));
+        }
+        Ok(turn) => {
+            if let Some(why) = too_early(run, grant, *turn) {
                 violated(K7, why);
-                return None;
             }
-        },
-    };
-    let is_gone = |turn: &Zxid| place.deleted.is_some_and(|deleted| deleted <= *turn);
-    let Some(turn) = turn.filter(|turn| !is_gone(turn)) else {
-        violated(K7, "its znode was gone before its turn came".to_owned());
-        return None;
-    };
-    if let Some(why) = too_early(run, grant, turn) {
-        violated(K7, why);
+            soon(run, grant, *turn, found);
+        }
     }
-    soon(run, grant, turn, found);
-    Some(Held { grant, place, turn, permits: among.unwrap_or(1) })
+    let from = grant.seen.unwrap_or(turn.unwrap_or(place.created)).max(place.created);
+    Some(Held { grant, place, from, permits: among.unwrap_or(1) })
 }
 
 /// Why the holder cannot have known that its turn had come, if it cannot. Of sessions whose requests
@@ -178,27 +176,27 @@ fn tokens(run: &Run<'_>, held: &[Held<'_>], found: &mut Vec<Violation>) {
     }
 }
 
-/// K3 and K8: in the log no two exclude each other, and no more hold a semaphore than it has permits.
+/// K3 and K8: no two that exclude each other have their znodes at one moment of the log, and no more
+/// hold a semaphore than it has permits.
 fn holders(held: &[Held<'_>], found: &mut Vec<Violation>) {
-    let mut by_turn: Vec<&Held<'_>> = held.iter().collect();
-    by_turn.sort_by_key(|one| (one.turn, one.place.created));
+    let is_there = |one: &Held<'_>, at: Zxid| one.place.deleted.is_none_or(|deleted| deleted > at);
+    let mut by_zxid: Vec<&Held<'_>> = held.iter().filter(|one| is_there(one, one.from)).collect();
+    by_zxid.sort_by_key(|one| (one.from, one.place.created));
     let mut holding: Vec<&Held<'_>> = Vec::new();
-    for one in by_turn {
-        holding.retain(|other| other.place.deleted.is_none_or(|deleted| deleted > one.turn));
-        // One znode may be granted twice, to a writer that goes on as a reader.
-        let others = || holding.iter().filter(|other| other.place.path != one.place.path);
-        let own_session = |other: &&&Held<'_>| other.grant.session == one.grant.session;
-        let excluded = others().find(|other| one.excludes(other) && !own_session(other));
-        let count = others().count() + 1;
-        let why = if let Some(other) = excluded {
-            Some(other.grant.describe())
-        } else if one.permits > 1 && count > one.permits {
-            Some(format!("{} others, of {} permits", count - 1, one.permits))
-        } else {
-            None
+    for one in by_zxid {
+        holding.retain(|other| is_there(other, one.from));
+        // A session may hold twice: a writer that goes on as a reader.
+        let others = || holding.iter().filter(|it| it.grant.session != one.grant.session);
+        let count = others().count();
+        let why = match others().find(|other| one.excludes(other)) {
+            Some(other) => other.grant.describe(),
+            None if one.permits > 1 && count >= one.permits => {
+                format!("{count} others, of {} permits", one.permits)
+            }
+            None => String::new(),
         };
-        if let Some(why) = why {
-            let what = format!("{} holds from {} on, beside {why}", one.grant.describe(), one.turn);
+        if !why.is_empty() {
+            let what = format!("{} holds at {}, beside {why}", one.grant.describe(), one.from);
             found.push(Violation { promise: K3, at: one.grant.at, what });
         }
         holding.push(one);

@@ -118,6 +118,7 @@ fn a_grant_out_of_turn_is_found() {
     granted(&mut story, &second);
     refused(&story.history_now(), "K7 queue order");
     granted(&mut story, &first);
+    refused(&story.history_now(), "K3 one holder");
     releases(&mut story, &second);
     releases(&mut story, &first);
     refused(&story.end(), "K7 queue order");
@@ -176,7 +177,7 @@ fn a_loss_that_is_reported_behind_the_next_grant_is_found() {
 }
 
 #[test]
-fn a_holder_that_stood_still_may_report_its_loss_when_it_goes_on() {
+fn a_holder_that_was_stopped_may_report_its_loss_when_it_goes_on() {
     let mut history = taken_over(false);
     let (client, ended_at) = (ClientNumber(1), history.ended_at);
     let stop = |from, until| Stop { client, from: SimTime::from_ms(from), until };
@@ -242,6 +243,7 @@ fn a_semaphore_has_as_many_holders_as_permits() {
         granted(&mut story, place);
     }
     refused(&story.history_now(), "K7 queue order");
+    refused(&story.history_now(), "K3 one holder");
 }
 
 #[test]
