@@ -191,6 +191,32 @@ pub struct ServerLog {
     pub digests: Vec<Digest>,
 }
 
+/// How much of something a server has, and how much it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// When.
+    pub at: SimTime,
+    /// Whose.
+    pub server: ServerId,
+    /// Of what.
+    pub name: String,
+    /// How much.
+    pub value: u64,
+    /// The most.
+    pub limit: u64,
+}
+
+/// A time in which a client's machine stood still, its clock too or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Whose.
+    pub client: ClientNumber,
+    /// From when on.
+    pub from: SimTime,
+    /// Until when.
+    pub until: SimTime,
+}
+
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -198,6 +224,10 @@ pub struct History {
     pub records: Vec<Record>,
     /// What servers applied.
     pub servers: BTreeMap<ServerId, ServerLog>,
+    /// What servers have of things that are limited.
+    pub gauges: Vec<Gauge>,
+    /// When clients' machines stood still.
+    pub stops: Vec<Stop>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.
@@ -272,6 +302,18 @@ impl Recorder {
         let at = recording.now;
         let log = recording.history.servers.entry(server).or_default();
         log.digests.push(Digest { at, index, zxid, digest });
+    }
+
+    /// Notes that a client's machine stands still.
+    pub fn stopped(&self, client: ClientNumber, from: SimTime, until: SimTime) {
+        self.recording().history.stops.push(Stop { client, from, until });
+    }
+
+    /// Notes how much of something a server has.
+    pub fn gauge(&self, server: ServerId, name: &str, value: u64, limit: u64) {
+        let mut recording = self.recording();
+        let (at, name) = (recording.now, name.to_owned());
+        recording.history.gauges.push(Gauge { at, server, name, value, limit });
     }
 
     /// Returns a copy of what was noted so far.

@@ -9,6 +9,7 @@ pub mod checks;
 pub mod faults;
 pub mod history;
 pub mod load;
+pub mod model;
 mod network;
 pub mod report;
 pub mod run;

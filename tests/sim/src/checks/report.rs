@@ -1,0 +1,155 @@
+//! What the checks have to know, and what they say.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use zoolet_jute::SessionId;
+use zoolet_replica::ServerId;
+
+use crate::SimTime;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: &'static str,
+    /// When, in true time.
+    pub at: SimTime,
+    /// What has happened, and what should have.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.at, self.promise, self.what)
+    }
+}
+
+/// What the checks have to know of a run beside its history.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How far the rate of a clock may be wrong, in thousandths. Times that servers measure are
+    /// believed within it.
+    pub clock_error_permille: u32,
+    /// How long after its timeout a silent session may live when no fault is under way: the tick, the
+    /// extra time that a new leader gives, an election, and the way into the log.
+    pub expires_within: Duration,
+    /// How long after the last fault all servers have the same state and calls have come back.
+    pub converges_within: Duration,
+    /// How long after a grant the loss of the holder before may be reported, if its session had ended.
+    /// Zero, unless clocks are wrong by more than the client allows for.
+    pub loss_slack: Duration,
+    /// How soon a holder whose znode was deleted by another client is notified, if no fault is under
+    /// way.
+    pub loss_reported_within: Duration,
+    /// How soon a waiter whose turn has come is granted the lock, if no fault is under way.
+    pub grants_within: Duration,
+    /// How old a znode in the queue of a lock must be for its owner to be missed.
+    pub orphans_after: Duration,
+    /// Sessions that an operator has ended.
+    pub ended_by_hand: BTreeSet<SessionId>,
+    /// The servers that must have the whole log at the end; all that have applied something, without
+    /// this.
+    pub members: Option<BTreeSet<ServerId>>,
+    /// `skipACL`.
+    pub skips_acl: bool,
+    /// The superuser's digest.
+    pub super_digest: Option<String>,
+    /// The longest command, in bytes on the wire; a server refuses longer ones by itself.
+    pub command_bytes_max: usize,
+    /// Whether servers may refuse requests because too many wait, or watches because there are too
+    /// many.
+    pub may_throttle: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock_error_permille: 0,
+            expires_within: Duration::from_secs(10),
+            converges_within: Duration::from_secs(30),
+            loss_slack: Duration::ZERO,
+            loss_reported_within: Duration::from_secs(5),
+            grants_within: Duration::from_secs(30),
+            orphans_after: Duration::from_secs(30),
+            ended_by_hand: BTreeSet::new(),
+            members: None,
+            skips_acl: false,
+            super_digest: None,
+            command_bytes_max: 512 << 10,
+            may_throttle: false,
+        }
+    }
+}
+
+/// How much was checked, and how much was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries of the log.
+    pub entries: u64,
+    /// Commands that took a zxid.
+    pub transactions: u64,
+    /// Commands that the rule of origins dropped: they came twice, or out of order.
+    pub dropped: u64,
+    /// States of servers that were compared with that of another.
+    pub digests: u64,
+    /// States of servers that no other server's could be compared with.
+    pub digests_alone: u64,
+    /// How often a server took a state over from a snapshot of another one.
+    pub snapshots: u64,
+    /// Writes whose replies were compared with the model.
+    pub writes: u64,
+    /// Writes that a server refused by itself, before the log.
+    pub writes_refused: u64,
+    /// Writes with a reply whose connection's place in the log is not known.
+    pub writes_unchecked: u64,
+    /// Calls without a reply that are in the log, and that are not.
+    pub lost: (u64, u64),
+    /// Commands of connections that no record shows: of clients that are not recorded, or whose
+    /// handshake was given up.
+    pub commands_unattributed: u64,
+    /// Reconfigurations, whose outcome the model does not know.
+    pub reconfigs_unchecked: u64,
+    /// Reads that were compared with the model.
+    pub reads: u64,
+    /// Reads that depend on what is not recorded, or that a limit refused.
+    pub reads_unchecked: u64,
+    /// Syncs whose place in time was checked.
+    pub syncs: u64,
+    /// Watches that were registered.
+    pub watches: u64,
+    /// Events that had to come, and came.
+    pub events: u64,
+    /// Events that may have come or not: their client's right to read is not known, or the connection
+    /// ended.
+    pub events_unchecked: u64,
+    /// Connections whose watches were no longer followed: a setWatches of many paths has no one moment,
+    /// or a violation was found.
+    pub watchers_given_up: u64,
+    /// Sessions whose end was checked.
+    pub session_ends: u64,
+    /// Sessions that had to be over at the end, and are.
+    pub expiries_due: u64,
+    /// Grants of locks that were found in the log.
+    pub grants: u64,
+    /// Grants whose kind of lock is not known.
+    pub grants_unchecked: u64,
+    /// Grants that had a holder before, whose end was compared with the grant.
+    pub handovers: u64,
+    /// Losses that were reported late by clients that had stood still.
+    pub losses_slept: u64,
+    /// Writes to guarded resources.
+    pub guarded: u64,
+    /// Gauges.
+    pub gauges: u64,
+}
+
+/// What the checks have found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// All that is wrong.
+    pub violations: Vec<Violation>,
+    /// How much was looked at.
+    pub counts: Counts,
+}
