@@ -8,6 +8,7 @@ use zoolet_jute::{ErrorCode, Reply, Request, SessionId, WatcherEvent, Xid, Zxid}
 use zoolet_replica::ServerId;
 
 use crate::SimTime;
+use crate::trace;
 
 /// A client of a run, from 0: one program that holds one session after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -272,6 +273,7 @@ impl Recorder {
 
     /// Notes something.
     pub fn note(&self, what: What) {
+        trace::record(&what);
         let mut recording = self.recording();
         let at = recording.now;
         recording.history.records.push(Record { at, what });
@@ -284,6 +286,7 @@ impl Recorder {
         recording.calls += 1;
         let at = recording.now;
         let what = What::Called { call, connection, xid, request };
+        trace::record(&what);
         recording.history.records.push(Record { at, what });
         call
     }

@@ -125,15 +125,15 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
     // The trace takes them, whoever logs.
     let _ = tracing::subscriber::set_global_default(trace::Logs);
     let outcome = run::run(&arguments.options(seed));
-    let (violations, counts) = checks::all(&outcome.history, &checks::Options::default());
+    let checked = checks::all(&outcome.history, &checks::Options::default());
     let met = situations::met(&outcome);
-    let report = Report::of(seed, &outcome, (&violations, &counts), met);
+    let report = Report::of(seed, &outcome, &checked, met);
     if arguments.report {
         say(&serde_json::to_string(&report)?);
     } else {
         print(&report);
     }
-    Ok(violations.is_empty())
+    Ok(report.violations.is_empty())
 }
 
 fn print(report: &Report) {

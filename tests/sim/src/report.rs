@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{Counts, Violation};
+use crate::checks;
 use crate::run::Outcome;
 
 /// A report.
@@ -38,7 +38,7 @@ impl Report {
     pub fn of(
         seed: u64,
         outcome: &Outcome,
-        (violations, counts): (&[Violation], &Counts),
+        checked: &checks::Report,
         situations: Vec<String>,
     ) -> Self {
         let faults = outcome.faults.iter().map(|(kind, count)| (kind.name().to_owned(), *count));
@@ -49,9 +49,9 @@ impl Report {
             simulated_ms: u64::try_from(outcome.simulated.as_millis()).unwrap_or(u64::MAX),
             cpu_ms: cpu_ms(),
             faults: faults.collect(),
-            checked: counts.named().into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            checked: checked.counts.named(),
             situations,
-            violations: violations.iter().map(ToString::to_string).collect(),
+            violations: checked.violations.iter().map(ToString::to_string).collect(),
             trace: format!("{:016x} of {} lines", outcome.trace.0, outcome.trace.1),
         }
     }

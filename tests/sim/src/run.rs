@@ -11,10 +11,10 @@ use crate::SimTime;
 use crate::chance::Chance;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
 use crate::history::{ClientNumber, History, What};
-use crate::load::{ClientMachine, Load};
+use crate::load::{ClientMachine, Load, ReconfigPlan};
 use crate::network::Figures;
 use crate::trace::{self, Mark};
-use crate::world::{World, configs};
+use crate::world::{World, configs, member};
 
 /// How long servers and clients have to themselves at the begin.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -24,6 +24,10 @@ const FAULTS_S: u64 = 45;
 const HEAL: Duration = Duration::from_secs(20);
 /// How long clients have to end then.
 const FINISH: Duration = Duration::from_secs(30);
+
+/// The superuser of the servers, and what their configuration says of it.
+const SUPER: &str = "super:sim";
+const SUPER_DIGEST: &str = "super:OQE4e2t0sFWx1D8wtuq5+F0J9nQ=";
 
 /// What a run is made of; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +89,7 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
         config.ensemble.reconfig_enabled = true;
         config.session.timeout_ms_min = 2 * tick_ms;
         config.session.timeout_ms_max = 20 * tick_ms;
-        config.auth.super_digest = Some(crate::load::SUPER_DIGEST.to_owned());
+        config.auth.super_digest = Some(SUPER_DIGEST.to_owned());
         config.limits.connections_per_address_max = 0;
     }
 }
@@ -99,14 +103,31 @@ fn draw_servers(chance: &mut Chance) -> u8 {
     }
 }
 
+/// What clients do. In some runs one of them changes the ensemble.
+fn load(seed: u64, servers: u8) -> Load {
+    let load = Load::draw(seed);
+    let mut chance = Chance::of(seed, "reconfig");
+    if servers < 3 || !chance.permille(250) {
+        return load;
+    }
+    let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
+    load.with_reconfig(ReconfigPlan {
+        lines: (1..=servers).map(ServerId).map(line).collect(),
+        digest: Some(SUPER.to_owned()),
+        servers_min: usize::from(servers / 2 + 1),
+        pause: Duration::from_millis(chance.between(2000, 15_000)),
+    })
+}
+
 /// How many machines there are, and when there are faults.
 fn frame(options: &Options) -> Frame {
     let mut chance = Chance::of(options.seed, "run");
     let servers = draw_servers(&mut chance);
-    let clients = u8::try_from(chance.between(4, 12)).unwrap_or(4);
     let from = SimTime::default() + SETTLE;
+    let servers = options.servers.unwrap_or(servers);
+    let clients = u8::try_from(load(options.seed, servers).clients()).unwrap_or(u8::MAX);
     Frame {
-        servers: options.servers.unwrap_or(servers),
+        servers,
         clients: options.clients.unwrap_or(clients),
         from,
         until: from + Duration::from_secs(options.secs.unwrap_or(FAULTS_S)),
@@ -133,18 +154,19 @@ pub fn run(options: &Options) -> Outcome {
         world.start(server);
     }
     let (stop, stopped) = watch::channel(false);
+    let load = load(seed, servers);
     let mut lives = BTreeMap::new();
     for client in 0..clients {
-        start_client(&mut world, seed, (client, 0), &stopped);
+        start_client(&mut world, (seed, &load), (client, 0), &stopped);
         lives.insert(client, 0_u64);
     }
     while world.now() < until {
         world.step();
         nemesis.work(&mut world);
-        restart_clients(&mut world, &mut nemesis, seed, (&mut lives, &stopped));
+        restart_clients(&mut world, &mut nemesis, (seed, &load), (&mut lives, &stopped));
     }
     nemesis.heal(&mut world);
-    restart_clients(&mut world, &mut nemesis, seed, (&mut lives, &stopped));
+    restart_clients(&mut world, &mut nemesis, (seed, &load), (&mut lives, &stopped));
     let healed_at = world.now();
     finish(&mut world, &mut nemesis, healed_at, &stop);
     let mut history = world.recorder.take();
@@ -187,7 +209,7 @@ fn finish(
 
 fn start_client(
     world: &mut World,
-    seed: u64,
+    (seed, load): (u64, &Load),
     (client, life): (u8, u64),
     stopped: &watch::Receiver<bool>,
 ) {
@@ -196,7 +218,7 @@ fn start_client(
     let stopped = stopped.clone();
     let number = ClientNumber(u32::from(client));
     let seed_of_life = Chance::of(seed, &format!("client {client} life {life}")).number();
-    let load = Load::draw(seed);
+    let load = load.clone();
     world.start_client(client, move |net| {
         let machine = ClientMachine {
             client: number,
@@ -212,7 +234,7 @@ fn start_client(
 fn restart_clients(
     world: &mut World,
     nemesis: &mut Nemesis,
-    seed: u64,
+    (seed, load): (u64, &Load),
     (lives, stopped): (&mut BTreeMap<u8, u64>, &watch::Receiver<bool>),
 ) {
     for client in std::mem::take(&mut nemesis.clients_to_start) {
@@ -221,6 +243,6 @@ fn restart_clients(
         let life = lives.entry(client).or_default();
         *life += 1;
         let life = *life;
-        start_client(world, seed, (client, life), stopped);
+        start_client(world, (seed, load), (client, life), stopped);
     }
 }

@@ -11,11 +11,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use zoolet_replica::ServerId;
 
 use crate::SimTime;
+use crate::history::What;
 
 thread_local! {
     static TRACE: RefCell<Trace> = RefCell::new(Trace::default());
 }
 
+/// The longest line of a record, in bytes.
+const RECORD_BYTES_MAX: usize = 400;
 /// The begin of an FNV-1a hash.
 const HASH_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -46,6 +49,7 @@ struct Trace {
     lines: u64,
     is_shown: bool,
     text: String,
+    short: String,
 }
 
 impl Default for Trace {
@@ -58,6 +62,7 @@ impl Default for Trace {
             lines: 0,
             is_shown: false,
             text: String::new(),
+            short: String::new(),
         }
     }
 }
@@ -85,6 +90,36 @@ pub(crate) fn of(who: &str) {
 /// Adds a line.
 pub(crate) fn line(what: fmt::Arguments<'_>) {
     TRACE.with_borrow_mut(|trace| trace.line(what));
+}
+
+/// Adds a line for what a client has done or seen.
+pub(crate) fn record(what: &What) {
+    TRACE.with_borrow_mut(|trace| {
+        let mut text = Short { text: std::mem::take(&mut trace.short), left: RECORD_BYTES_MAX };
+        text.text.clear();
+        // What is too long is cut off.
+        let _ = write!(text, "{what:?}");
+        trace.line(format_args!("{}", text.text));
+        trace.short = text.text;
+    });
+}
+
+/// A text that is cut off.
+struct Short {
+    text: String,
+    left: usize,
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        if more.len() > self.left {
+            self.left = 0;
+            return Err(fmt::Error);
+        }
+        self.left -= more.len();
+        self.text.push_str(more);
+        Ok(())
+    }
 }
 
 /// The hash of all lines so far, and how many there were.

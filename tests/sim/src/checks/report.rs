@@ -1,9 +1,11 @@
 //! What the checks have to know, and what they say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde_json::Value;
 use zoolet_jute::SessionId;
 use zoolet_replica::ServerId;
 
@@ -84,7 +86,7 @@ impl Default for Options {
 }
 
 /// How much was checked, and how much was not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Entries of the log.
     pub entries: u64,
@@ -143,6 +145,25 @@ pub struct Counts {
     pub guarded: u64,
     /// Gauges.
     pub gauges: u64,
+}
+
+impl Counts {
+    /// All of them, by their names. Of two in one the second is that of what is not in the log.
+    pub fn named(&self) -> BTreeMap<String, u64> {
+        let fields = serde_json::to_value(self).ok();
+        let fields = fields.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let mut named = BTreeMap::new();
+        for (name, value) in fields {
+            if let Some(count) = value.as_u64() {
+                named.insert(name.clone(), count);
+            }
+            if let Some([first, second]) = value.as_array().map(Vec::as_slice) {
+                named.insert(format!("{name}_in_log"), first.as_u64().unwrap_or(0));
+                named.insert(format!("{name}_not_in_log"), second.as_u64().unwrap_or(0));
+            }
+        }
+        named
+    }
 }
 
 /// What the checks have found.

@@ -7,6 +7,7 @@ use zoolet_replica::ServerId;
 
 use super::{Fault, Kind, Planned, Whom};
 use crate::SimTime;
+use crate::history::ClientNumber;
 use crate::network::{Conditions, MachineId};
 use crate::trace;
 use crate::world::{DiskConditions, Standing, TRUE_RATE, World};
@@ -80,11 +81,6 @@ impl Nemesis {
             self.act(act, world);
         }
         self.look_after(world);
-    }
-
-    /// Whether faults are to come or to end.
-    pub(crate) fn is_done(&self) -> bool {
-        self.due.is_empty()
     }
 
     fn act(&mut self, act: Act, world: &mut World) {
@@ -207,6 +203,8 @@ impl Nemesis {
                 if let Some(machine) = world.client(client) {
                     machine.stop();
                 }
+                let number = ClientNumber(u32::from(client));
+                world.recorder.stopped(number, world.now(), end);
                 self.at(end, Act::GoOnClient(client));
             }
             Fault::KillClient { client } => {

@@ -14,7 +14,7 @@ use crate::trace::Mark;
 
 /// A connection that was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Connected {
+pub(super) struct Connected {
     pub(super) at: SimTime,
     pub(super) server: ServerId,
     pub(super) asked: SessionId,
