@@ -184,6 +184,22 @@ fn lasting_watches_stay_and_a_recursive_one_sees_everything_below() {
 }
 
 #[test]
+fn an_event_may_precede_a_reply_that_shows_the_state_before_it() {
+    let (mut story, watcher, writer) = story();
+    story.read(watcher, watch_data("/a"));
+    let (call, _) = story.call(watcher, Request::Ping);
+    let before = story.state.last_zxid;
+    let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
+    story.event(watcher, zxid, NodeDataChanged, "/a");
+    story.returned(call, before, Ok(Reply::Empty));
+    accepted(
+        &story.history_with(|story| {
+            story.note(What::Disconnected { connection: watcher.connection })
+        }),
+    );
+}
+
+#[test]
 fn events_in_another_order_are_found() {
     let (mut story, watcher, writer) = story();
     add_watch(&mut story, watcher, "/a", AddWatchMode::PersistentRecursive);

@@ -137,7 +137,8 @@ impl<'a> Sweep<'a> {
             Step::JumpBegins => self.jump_begins(connection, zxid),
             Step::JumpEnds => self.jump_ends(connection, zxid),
             Step::End => {
-                let at = arrived.last().map(|notice| notice.at);
+                let ahead = self.watcher(connection).received.back().copied();
+                let at = arrived.last().copied().or(ahead).map(|notice| notice.at);
                 let mut counts = *self.counts;
                 let ended = self.watcher(connection).end(arrived, &mut counts);
                 *self.counts = counts;

@@ -124,8 +124,12 @@ fn of_link<'a>(
         push(at, order, Vec::new(), Step::AuthSent(auth));
         order += 1;
     }
-    let newest = arrived.iter().map(|notice| notice.zxid).max();
-    let end = at.max(newest.unwrap_or(at));
+    // An event can come in front of a reply that shows the state before it.
+    let newest = link.arrivals.iter().filter_map(|arrival| match arrival {
+        Arrival::Event(notice) => Some(notice.zxid),
+        Arrival::Reply(_) => None,
+    });
+    let end = at.max(newest.max().unwrap_or(at));
     for (from, to) in jumps.iter().filter(|(from, _)| *from >= first && *from <= end) {
         push(*from, usize::MAX - 1, Vec::new(), Step::JumpBegins);
         push(*to, 0, Vec::new(), Step::JumpEnds);
