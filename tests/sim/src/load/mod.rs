@@ -31,7 +31,7 @@ use zoolet_replica::ServerId;
 
 pub use self::chance::Chance;
 pub use self::plan::{Load, Role};
-pub use self::reconfig::ReconfigPlan;
+pub use self::reconfig::{ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 pub use self::resource::GuardedResources;
 
 use self::session::{Restore, SessionOptions};

@@ -13,6 +13,12 @@ use super::worker::{Worker, read};
 /// Where servers keep the ensemble's configuration.
 const CONFIG: &str = "/zookeeper/config";
 
+/// The credentials of the superuser of a run.
+pub const SUPER_CREDENTIALS: &str = "super:test";
+
+/// The same as servers have it: the user, and the base64 of the SHA-1 of the credentials.
+pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+
 /// What a run's reconfigurations are about.
 #[derive(Clone, Debug)]
 pub struct ReconfigPlan {

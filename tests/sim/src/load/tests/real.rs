@@ -16,10 +16,7 @@ use super::check_sane;
 use crate::history::{ClientNumber, History, LockStep, Recorder, What};
 use crate::load::locks::Recipe;
 use crate::load::operations::Mix;
-use crate::load::{ClientMachine, Load, ReconfigPlan, Role};
-
-/// The superuser `super:test`.
-const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+use crate::load::{ClientMachine, Load, ReconfigPlan, Role, SUPER_CREDENTIALS, SUPER_DIGEST};
 
 /// Three servers, and the lines of their list of members.
 async fn ensemble() -> (Ensemble, Vec<(ServerId, String)>) {
@@ -233,7 +230,7 @@ async fn servers_leave_and_join_under_load() {
     let (ensemble, lines) = ensemble().await;
     let plan = ReconfigPlan {
         lines,
-        digest: Some("super:test".to_owned()),
+        digest: Some(SUPER_CREDENTIALS.to_owned()),
         servers_min: 2,
         pause: Duration::from_millis(300),
     };
