@@ -320,6 +320,27 @@ fn a_snapshot_fires_what_it_skips_and_ends_lasting_watches() {
     refused(&story.end(), "P3 watches");
 }
 
+/// The leader is killed behind a write. In its next life it applies again what it has, but for the
+/// end, and takes over a snapshot: nothing is skipped for the connections of the life before.
+#[test]
+fn a_snapshot_behind_a_restart_skips_nothing_for_older_connections() {
+    let (mut story, watcher, writer) = story();
+    story.read(watcher, watch_data("/a"));
+    let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
+    story.event(watcher, zxid, NodeDataChanged, "/a");
+    story.ping(watcher);
+    story.note(What::Disconnected { connection: watcher.connection });
+    story.wait(10);
+    let now = story.now;
+    let log = story.history.servers.get_mut(&watcher.server).unwrap();
+    let mut again = log.applied.clone();
+    again.pop();
+    again.iter_mut().for_each(|applied| applied.at = now);
+    log.applied.extend(again);
+    story.create(writer, "/b", 0);
+    assert_eq!(accepted(&story.end()).snapshots, 1);
+}
+
 #[test]
 fn a_client_that_may_not_read_is_not_notified_and_its_watch_is_used_up() {
     let (mut story, watcher, writer) = story();

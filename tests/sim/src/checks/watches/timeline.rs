@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use zoolet_jute::{Request, Zxid};
 use zoolet_replica::ServerId;
 
+use crate::SimTime;
 use crate::checks::same_log::jumps;
 use crate::checks::{Arrival, Call, Link, Notice, Run};
-use crate::history::Connection;
+use crate::history::{Applied, Connection, ServerLog};
 
 /// Something that happens to a connection when its server's state has a zxid: behind the changes of
 /// that transaction.
@@ -38,42 +39,76 @@ pub(super) enum Step<'a> {
     End,
 }
 
+/// A jump of a server's state, by zxids: from the last one that it had applied to that of a snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    from: Zxid,
+    to: Zxid,
+    /// When the server had applied the entry before it.
+    at: SimTime,
+    life: u64,
+}
+
+/// The lives of a server. A connection belongs to the life in which it got its session.
+#[derive(Debug, Default)]
+struct Lives {
+    jumps: Vec<Jump>,
+    /// The life in which each entry was applied for the first time.
+    first: BTreeMap<u64, u64>,
+}
+
+impl Lives {
+    fn of(run: &Run<'_>, log: &ServerLog) -> Self {
+        let mut lives = Self::default();
+        let (mut life, mut before): (u64, Option<&Applied>) = (0, None);
+        for applied in &log.applied {
+            if let Some(before) = before {
+                if applied.index <= before.index {
+                    life += 1;
+                } else if jumps(run, before.index, applied.index) {
+                    let from = run.model.zxid_at(before.index);
+                    let to = run.model.zxid_at(applied.index.saturating_sub(1));
+                    lives.jumps.push(Jump { from, to, at: before.at, life });
+                }
+            }
+            lives.first.entry(applied.index).or_insert(life);
+            before = Some(applied);
+        }
+        lives
+    }
+
+    /// The jumps that a connection can have lived through.
+    fn jumps_of(&self, run: &Run<'_>, link: &Link<'_>) -> Vec<Jump> {
+        let Some(attach) = run.attach(link) else { return Vec::new() };
+        let life = self.first.get(&attach.index);
+        let is_open = |jump: &&Jump| link.ended_at.is_none_or(|ended| ended >= jump.at);
+        let all = self.jumps.iter().filter(|jump| Some(&jump.life) == life);
+        all.filter(is_open).filter(|jump| jump.from >= attach.zxid).copied().collect()
+    }
+}
+
 /// All items, in order.
 pub(super) fn items<'a>(run: &'a Run<'a>) -> Vec<Item<'a>> {
-    let jumps = jumps_of(run);
+    let logs = run.history.servers.iter();
+    let lives: BTreeMap<ServerId, Lives> =
+        logs.map(|(server, log)| (*server, Lives::of(run, log))).collect();
     let mut items = Vec::new();
     for (connection, link) in &run.links {
         if let Some(granted) = link.granted {
-            let none = Vec::new();
-            let jumps = jumps.get(&granted.server).unwrap_or(&none);
-            of_link(run, *connection, link, jumps, &mut items);
+            let lives = lives.get(&granted.server);
+            let jumps = lives.map(|lives| lives.jumps_of(run, link)).unwrap_or_default();
+            of_link(run, *connection, link, &jumps, &mut items);
         }
     }
     items.sort_by_key(|item| (item.zxid, item.order, item.connection));
     items
 }
 
-/// Where a server's state has jumped, by zxids: from the last one that it had applied to that of the
-/// snapshot.
-fn jumps_of(run: &Run<'_>) -> BTreeMap<ServerId, Vec<(Zxid, Zxid)>> {
-    let mut all: BTreeMap<ServerId, Vec<(Zxid, Zxid)>> = BTreeMap::new();
-    for (server, log) in &run.history.servers {
-        for (before, behind) in log.applied.iter().zip(log.applied.iter().skip(1)) {
-            if behind.index > before.index && jumps(run, before.index, behind.index) {
-                let from = run.model.zxid_at(before.index);
-                let to = run.model.zxid_at(behind.index.saturating_sub(1));
-                all.entry(*server).or_default().push((from, to));
-            }
-        }
-    }
-    all
-}
-
 fn of_link<'a>(
     run: &'a Run<'a>,
     connection: Connection,
     link: &'a Link<'a>,
-    jumps: &[(Zxid, Zxid)],
+    jumps: &[Jump],
     items: &mut Vec<Item<'a>>,
 ) {
     let first = run.attach(link).map_or(Zxid(0), |attach| attach.zxid);
@@ -130,12 +165,12 @@ fn of_link<'a>(
         Arrival::Reply(_) => None,
     });
     let end = at.max(newest.max().unwrap_or(at));
-    for (from, to) in jumps.iter().filter(|(from, _)| *from >= first && *from <= end) {
-        push(*from, usize::MAX - 1, Vec::new(), Step::JumpBegins);
-        push(*to, 0, Vec::new(), Step::JumpEnds);
+    let mut last = end;
+    for jump in jumps.iter().filter(|jump| jump.from <= end) {
+        push(jump.from, usize::MAX - 1, Vec::new(), Step::JumpBegins);
+        push(jump.to, 0, Vec::new(), Step::JumpEnds);
+        // Events that are made up have no zxid of their own, and come behind a jump.
+        last = last.max(jump.to);
     }
-    // Events that are made up have no zxid of their own, and come behind a jump.
-    let behind = jumps.iter().rev().find(|(from, _)| *from >= first && *from <= end);
-    let end = behind.map_or(end, |(_, to)| end.max(*to));
-    push(end, usize::MAX, arrived, Step::End);
+    push(last, usize::MAX, arrived, Step::End);
 }
