@@ -192,11 +192,8 @@ fn an_event_may_precede_a_reply_that_shows_the_state_before_it() {
     let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
     story.event(watcher, zxid, NodeDataChanged, "/a");
     story.returned(call, before, Ok(Reply::Empty));
-    accepted(
-        &story.history_with(|story| {
-            story.note(What::Disconnected { connection: watcher.connection })
-        }),
-    );
+    story.note(What::Disconnected { connection: watcher.connection });
+    accepted(&story.end());
 }
 
 #[test]
@@ -335,7 +332,9 @@ fn a_snapshot_behind_a_restart_skips_nothing_for_older_connections() {
     let log = story.history.servers.get_mut(&watcher.server).unwrap();
     let mut again = log.applied.clone();
     again.pop();
-    again.iter_mut().for_each(|applied| applied.at = now);
+    for applied in &mut again {
+        applied.at = now;
+    }
     log.applied.extend(again);
     story.create(writer, "/b", 0);
     assert_eq!(accepted(&story.end()).snapshots, 1);
