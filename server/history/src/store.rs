@@ -50,6 +50,8 @@ pub(crate) enum StoreError {
     Sled(#[from] sled::Error),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error("a panic over its files: {0}")]
+    Panicked(String),
     #[error("a batch of the history cannot be read, which is a defect")]
     Batch,
     #[error("cannot write in {}: {source}", directory.display())]
@@ -68,6 +70,9 @@ pub(crate) struct Store {
     /// Has the next write fail, in a test.
     #[cfg(test)]
     pub(crate) is_disk_full: Arc<AtomicBool>,
+    /// Has what is done with the files panic, in a test.
+    #[cfg(test)]
+    pub(crate) has_panic: Arc<AtomicBool>,
 }
 
 /// The key of a block: its group, and its place there. Blocks come before the keys without a value.
@@ -150,7 +155,11 @@ impl Store {
             is_damage_logged: Arc::default(),
             #[cfg(test)]
             is_disk_full: Arc::default(),
+            #[cfg(test)]
+            has_panic: Arc::default(),
         };
+        #[cfg(test)]
+        assert!(!directory.join("panics").exists(), "a test has the files panic");
         store.first()?;
         store.last()?;
         Ok(store)
@@ -178,6 +187,8 @@ impl Store {
 
     /// The head of the first block.
     pub(crate) fn first(&self) -> Result<Option<Head>, StoreError> {
+        #[cfg(test)]
+        assert!(!self.has_panic.load(Ordering::Relaxed), "a test has a read panic");
         let first = self.blocks::<&[u8]>(..).next().transpose()?;
         first.map(|(_, bytes)| Ok(Head::read(&bytes)?.0)).transpose()
     }
@@ -219,6 +230,8 @@ impl Store {
             return Err(sled::Error::Io(io::ErrorKind::StorageFull.into()).into());
         }
         self.db.insert(place.key(), block)?;
+        #[cfg(test)]
+        assert!(!self.has_panic.load(Ordering::Relaxed), "a test has a write panic");
         Ok(())
     }
 
@@ -357,7 +370,7 @@ fn is_locked(error: &StoreError) -> bool {
 /// Whether the files are to blame, and not the disk or the one who runs the server.
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     match error {
-        StoreError::Block(_) => true,
+        StoreError::Block(_) | StoreError::Panicked(_) => true,
         StoreError::Batch | StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
         StoreError::Sled(error) => match error {
             sled::Error::Corruption { .. }
