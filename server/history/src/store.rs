@@ -5,6 +5,7 @@
 //! before there are blocks in them. The keys of a group are a leaf: nine that have no value, which are
 //! put in some groups ahead, and seven for blocks. Where sled cuts differently, it costs time only.
 
+use std::fmt::Display;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use thiserror::Error;
 use tracing::warn;
 use zoolet_jute::Zxid;
 
-use crate::block::{BlockError, Head};
+use crate::block::{BlockError, Head, VERSION};
 use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::panics;
 
@@ -124,7 +125,9 @@ impl Store {
         panics::end_opening(directory);
         match opened {
             Ok(store) => Ok(store),
-            Err(error) if is_damage(&error) => Self::begin_anew(directory, &error),
+            Err(error) if is_damage(&error) => {
+                Self::move_aside(directory, what_is_wrong(&error), &error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -165,7 +168,11 @@ impl Store {
         Ok(store)
     }
 
-    fn begin_anew(directory: &Path, why: &dyn std::fmt::Display) -> Result<Self, StoreError> {
+    fn begin_anew(directory: &Path, why: &dyn Display) -> Result<Self, StoreError> {
+        Self::move_aside(directory, "the history is damaged", why)
+    }
+
+    fn move_aside(directory: &Path, what: &str, why: &dyn Display) -> Result<Self, StoreError> {
         panics::forget(directory);
         let aside = directory.with_file_name(ASIDE);
         let failed = |source| StoreError::MoveAside { directory: directory.to_owned(), source };
@@ -175,7 +182,7 @@ impl Store {
         }
         fs::rename(directory, &aside).map_err(failed)?;
         let (directory_name, aside) = (directory.display(), aside.display());
-        warn!(directory = %directory_name, %why, %aside, "the history is damaged: it was moved aside, and begins anew");
+        warn!(directory = %directory_name, %why, %aside, "{what}: it was moved aside, and begins anew");
         Self::open_as_it_is(directory)
     }
 
@@ -365,6 +372,13 @@ impl Store {
 fn is_locked(error: &StoreError) -> bool {
     let StoreError::Sled(sled::Error::Io(error)) = error else { return false };
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("acquire lock")
+}
+
+/// What is wrong with files that are moved aside.
+fn what_is_wrong(error: &StoreError) -> &'static str {
+    let is_old =
+        matches!(error, StoreError::Block(BlockError::Format(format)) if *format < VERSION);
+    if is_old { "the history has an older format" } else { "the history is damaged" }
 }
 
 /// Whether the files are to blame, and not the disk or the one who runs the server.
