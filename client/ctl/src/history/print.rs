@@ -39,7 +39,8 @@ pub(super) fn entry_text(entry: &Value) -> String {
 
 /// One place in the queue of a lock: who, since when it waited and held, and how it ended.
 pub(super) fn turn_text(turn: &Value) -> String {
-    let (queued, held, ended) = (ms(turn, "queued_ms"), ms(turn, "held_ms"), ms(turn, "ended_ms"));
+    let (queued, held, ended) =
+        (ms(turn, "queued_at_ms"), ms(turn, "held_at_ms"), ms(turn, "ended_at_ms"));
     let has_held = turn.get("held").and_then(Value::as_bool) == Some(true);
     let begin = held.or(queued).map_or_else(|| "(before)".to_owned(), time_text);
     let state = match (held, ended) {
@@ -178,8 +179,8 @@ mod tests {
         let turn = |held: Value, ended: Value, reason: Value| {
             turn_text(&json!({
                 "path": "/l/lock-1", "session": "0x5", "address": "10.0.0.1", "shared": false,
-                "queued_ms": 1000, "held": held == true || held.is_number(),
-                "held_ms": held.as_i64(), "ended_ms": ended, "reason": reason,
+                "queued_at_ms": 1000, "held": held == true || held.is_number(),
+                "held_at_ms": held.as_i64(), "ended_at_ms": ended, "reason": reason,
                 "deleted_by": null,
             }))
         };
