@@ -84,6 +84,20 @@ pub(super) fn nothing_text(begin_ms: Option<i64>) -> String {
     }
 }
 
+/// What is said when no place of a lock is known.
+pub(super) fn no_turns_text(path: &str, begin_ms: Option<i64>) -> String {
+    let path = name_text(path);
+    let since = begin_ms.map_or_else(
+        || "; the history of this server is empty".to_owned(),
+        |begin_ms| format!(" since {}, where the history begins", time_text(begin_ms)),
+    );
+    format!(
+        "{path}: no place in the queue of a lock is known{since}\n  who held and who waited is known of \
+         mutexes, read-write locks and elections, not of semaphores: `history --below {path}` shows \
+         their events"
+    )
+}
+
 fn who(entry: &Value) -> String {
     let (session, server) = (text(entry, "session"), entry.get("server").and_then(Value::as_u64));
     let server = server.map(|server| format!(" by server {server}")).unwrap_or_default();
@@ -172,6 +186,18 @@ mod tests {
         assert!(
             entry_text(&gap).starts_with("(something may be missing behind zxid 0x1 up to 0x5")
         );
+    }
+
+    /// Nothing was printed: neither of a semaphore nor of what is not a lock.
+    #[test]
+    fn a_lock_without_a_place_says_since_when_and_what_is_not_known() {
+        let text = no_turns_text("/a", Some(0));
+        assert!(
+            text.contains("/a: no place in the queue of a lock is known since 1970-"),
+            "{text}"
+        );
+        assert!(text.contains("not of semaphores: `history --below /a`"), "{text}");
+        assert!(no_turns_text("/a", None).contains("the history of this server is empty"));
     }
 
     #[test]
