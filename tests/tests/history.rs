@@ -129,7 +129,7 @@ async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
     assert_eq!(turns[1]["deleted_by"], json!(one.session().id.to_string()));
     assert_eq!(turns[1]["session"], json!(two.session().id.to_string()));
     for turn in &turns {
-        let times = fields(turn, ["queued_ms", "held_ms", "ended_ms"]);
+        let times = fields(turn, ["queued_at_ms", "held_at_ms", "ended_at_ms"]);
         let times: Vec<_> = times.iter().map(|time| time.as_i64().unwrap()).collect();
         assert!(times.is_sorted(), "{turn}");
     }
@@ -172,7 +172,7 @@ async fn who_holds_since_before_the_history_is_named() {
     let turns = list(with_history.http, "lock=/lock", "turns", 3);
     let seen: Vec<_> = turns
         .iter()
-        .map(|turn| json!(fields(turn, ["path", "session", "held", "held_ms"])))
+        .map(|turn| json!(fields(turn, ["path", "session", "held", "held_at_ms"])))
         .collect();
     let [one, two, three] = [one, two, three].map(|client| client.session().id.to_string());
     let expected = [

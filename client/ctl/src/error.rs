@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Connection,
     /// Another program does it.
     NotDone,
+    /// Two subtrees could not be compared.
+    NotCompared,
     /// A value that makes no sense, such as a relative path.
     InvalidInput,
     /// The server does not support the operation.
@@ -51,7 +53,7 @@ impl Exit {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Failed => 1,
-            Self::Connection | Self::NotDone => 2,
+            Self::Connection | Self::NotDone | Self::NotCompared => 2,
             Self::InvalidInput => 3,
             Self::Unsupported => 4,
             Self::Interrupted => 5,
@@ -157,6 +159,14 @@ impl From<io::Error> for CtlError {
 }
 
 type Explained = (Exit, String, Option<&'static str>);
+
+/// What clap says of a command line: the first line, and what comes behind it.
+pub(crate) fn usage(text: &str) -> CtlError {
+    let text = text.trim_end().trim_start_matches("error: ");
+    let (message, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let details = if rest.is_empty() { String::new() } else { format!("\n{rest}") };
+    CtlError { details, ..CtlError::new(Exit::Usage, message) }
+}
 
 /// Returns what a server's refusal means at this path.
 fn refusal(code: ErrorCode, path: &str) -> Explained {

@@ -182,24 +182,27 @@ pub(crate) fn identity_of(options: &Options) -> Option<Identity> {
     first.or_else(|| options.tls.key_store.is_some().then(certificate))
 }
 
-/// Does something with one endpoint after the other, until one can be reached.
+/// Does something with one endpoint after the other, until one can be reached and has it.
 pub(crate) async fn first_reached<'a, T>(
     endpoints: &'a [Endpoint],
     ask: impl AsyncFn(&'a Endpoint) -> Result<T, CtlError>,
 ) -> Result<(&'a Endpoint, T), CtlError> {
-    let (mut reasons, mut hint) = (Vec::new(), None);
+    let (mut reasons, mut hint, mut exit) = (Vec::new(), None, Exit::Unsupported);
     for endpoint in endpoints {
         match ask(endpoint).await {
             Ok(answer) => return Ok((endpoint, answer)),
             // Another server may be reached.
-            Err(error) if error.exit == Exit::Connection => {
+            Err(error) if matches!(error.exit, Exit::Connection | Exit::Unsupported) => {
                 hint = hint.or(error.hint);
+                if error.exit == Exit::Connection {
+                    exit = Exit::Connection;
+                }
                 reasons.push(error.message);
             }
             Err(error) => return Err(error),
         }
     }
-    Err(CtlError { hint, ..CtlError::new(Exit::Connection, reasons.join("; ")) })
+    Err(CtlError { hint, ..CtlError::new(exit, reasons.join("; ")) })
 }
 
 #[cfg(test)]
@@ -226,6 +229,26 @@ mod tests {
         for bad in ["", "a", "a:x", "https://a", "a:1,", "a:99999"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
+    }
+
+    /// One that keeps no history ended the search.
+    #[tokio::test]
+    async fn one_that_does_not_have_it_is_passed_over() {
+        let all = Endpoint::parse_all("none:1,down:2,has:3,wrong:4", "history").unwrap();
+        let ask = async |endpoint: &Endpoint| match endpoint.authority.as_str() {
+            "has:3" => Ok(3),
+            "down:2" => Err(CtlError::new(Exit::Connection, "down")),
+            "wrong:4" => Err(CtlError::new(Exit::InvalidInput, "wrong")),
+            _ => Err(CtlError::new(Exit::Unsupported, "none")),
+        };
+        let exit = async |endpoints: &[Endpoint]| {
+            let error = first_reached(endpoints, ask).await.unwrap_err();
+            (error.exit, error.message)
+        };
+        assert_eq!(first_reached(&all, ask).await.unwrap().1, 3);
+        assert_eq!(exit(&all[..1]).await, (Exit::Unsupported, "none".to_owned()));
+        assert_eq!(exit(&all[..2]).await, (Exit::Connection, "none; down".to_owned()));
+        assert_eq!(exit(&all[3..]).await, (Exit::InvalidInput, "wrong".to_owned()));
     }
 
     #[test]

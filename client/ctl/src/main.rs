@@ -26,6 +26,7 @@ mod torture;
 mod watch_run;
 mod words;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(args::as_zkcli_users_write(std::env::args_os()))
     {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, is_json_wanted(std::env::args_os())),
     };
     let json = arguments.flags.json;
     match run(arguments) {
@@ -54,7 +55,11 @@ fn main() -> ExitCode {
 }
 
 /// Prints what clap has to say: help on stdout, what is wrong on stderr.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if json && error.use_stderr() {
+        output::report(&error::usage(&error.render().to_string()), json);
+        return Exit::Usage.into();
+    }
     // Nothing can be done about a stream that is closed.
     let _ = error.print();
     if error.kind() == ErrorKind::InvalidUtf8 {
@@ -65,6 +70,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         }
     }
     if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS }
+}
+
+/// Whether a command line that cannot be read has --json, before what belongs to another program.
+fn is_json_wanted(words: impl Iterator<Item = OsString>) -> bool {
+    words.take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 #[tokio::main]

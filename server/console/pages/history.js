@@ -2,10 +2,11 @@
 
 import { get } from './api.js';
 import { element, field, notice, show, table } from './dom.js';
-import { number, time } from './text.js';
+import { age, number, time } from './text.js';
 import { treeLink } from './tree.js';
 
 const COLUMNS = [['When'], ['What'], ['Path'], ['Session'], ['Client'], ['Identities'], ['Version', true], ['Zxid'], ['Reason']];
+const TURN_COLUMNS = [['Held from'], ['Held to'], ['For'], ['Waited'], ['Session'], ['Client'], ['End'], ['Place']];
 const KINDS = ['path', 'lock', 'session'];
 
 export async function start(page, { parameters }) {
@@ -45,12 +46,33 @@ async function draw(list, kind, subject, seconds) {
       element('ul', {}, found.problems.map((it) => element('li', {}, it)))));
     return;
   }
-  const { history, gaps, truncated } = found.answer;
+  const { history, turns, gaps, truncated, begin } = found.answer;
   show(list, element('p', { class: 'muted' }, `From ${found.server}.`),
     truncated ? notice('There is more: choose a shorter time.', 'warn') : null,
     (gaps ?? []).length > 0 ? notice(`The server remembers with gaps: ${gaps.map(gapText).join('; ')}`, 'warn') : null,
+    kind === 'lock' ? turnsOf(subject, turns ?? [], begin) : null,
     history.length === 0 ? notice('Nothing has happened, as far as the server remembers.')
       : table(`History of ${subject}: ${number(history.length)}`, COLUMNS, history.map(row)));
+}
+
+/** Who held a lock from when to when. */
+function turnsOf(lock, turns, begin) {
+  if (turns.length > 0) return table(`Turns of ${lock}: ${number(turns.length)}`, TURN_COLUMNS, turns.map(turn));
+  const since = begin ? ` since ${time(begin.time_ms)}, where the history begins` : '';
+  return element('div', { id: 'no-turns' }, notice(`No place in the queue of a lock is known here${since}. `
+    + 'Turns are known of mutexes, read-write locks and elections, not of semaphores.', 'warn'));
+}
+
+function turn(it) {
+  const [queued, held, ended] = [it.queued_at_ms, it.held_at_ms, it.ended_at_ms];
+  const before = it.held ? 'not known' : null;
+  const waited = queued === null ? null : age((held ?? ended ?? Date.now()) - queued);
+  let end = it.held ? 'holds' : 'waits';
+  if (ended !== null) end = String(it.reason ?? 'unknown').replaceAll('_', ' ') + (it.deleted_by ? ` (${it.deleted_by})` : '');
+  return [held === null ? before : time(held), ended === null || !it.held ? null : time(ended),
+    held === null ? null : age((ended ?? Date.now()) - held), it.held && held === null ? null : waited,
+    element('a', { href: `/console/history?session=${encodeURIComponent(it.session)}` }, it.session),
+    it.address, it.shared ? `${end} (shared)` : end, it.path.split('/').at(-1)];
 }
 
 function gapText(gap) {

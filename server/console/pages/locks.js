@@ -102,29 +102,16 @@ async function remember(parts, paths) {
       parts.remembered.clear();
       return;
     }
-    parts.remembered.set(path, stretchesOf(answer.answer.history));
+    const stretches = stretchesOf(answer.answer);
+    // Semaphores have no turns: what the page has seen is all there is.
+    if (stretches.length > 0) parts.remembered.set(path, stretches);
   }
 }
 
-/** The stretches of holders: the place that is there for the longest time holds the lock. */
-function stretchesOf(history) {
-  const places = new Map();
-  for (const entry of history) {
-    if (entry.kind === 'created') places.set(entry.path, { from: entry.time_ms, to: null, zxid: BigInt(entry.zxid), label: entry.session ?? entry.path });
-    if (entry.kind === 'deleted' && places.has(entry.path)) places.get(entry.path).to = entry.time_ms;
-  }
-  const stretches = [];
-  let free = 0;
-  // Places of one millisecond have an order, too.
-  for (const [path, place] of [...places].sort(([, a], [, b]) => (a.zxid < b.zxid ? -1 : 1))) {
-    const fromMs = Math.max(place.from, free);
-    // It gave up before it was its turn.
-    if (place.to !== null && place.to <= free) continue;
-    stretches.push({ path, label: place.label, fromMs, toMs: place.to });
-    free = place.to ?? Infinity;
-    if (free === Infinity) break;
-  }
-  return stretches;
+/** The stretches of holders: the turns that have begun. Of one that held before, the history's begin is the first that is known. */
+function stretchesOf({ turns, begin }) {
+  return (turns ?? []).filter((turn) => turn.held).map((turn) => ({ path: turn.path, label: turn.session,
+    fromMs: turn.held_at_ms ?? turn.queued_at_ms ?? begin?.time_ms ?? turn.ended_at_ms ?? Date.now(), toMs: turn.ended_at_ms }));
 }
 
 /** The edges of the graph, once each. Those of deadlocks are marked, and lead from turn to turn. */

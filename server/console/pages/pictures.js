@@ -76,6 +76,12 @@ export function holders(stretches, nowMs, path) {
 
 const NODE_WIDTH = 190;
 const NODE_HEIGHT = 34;
+// What is between two boxes, which has the name of a lock.
+const COLUMN = NODE_WIDTH + 210;
+const LINE = 110;
+const MARGIN = 20;
+// Sessions further away from the first one are below each other.
+const COLUMNS_MAX = 6;
 
 /** Who waits for whom: edges `{ from, to, label, isInCycle }`. */
 export function waits(edges) {
@@ -87,48 +93,88 @@ export function waits(edges) {
   for (const node of nodes) {
     const level = levels.get(node);
     counts[level] = (counts[level] ?? 0) + 1;
-    places.set(node, { x: level * 290 + 10, y: (counts[level] - 1) * 60 + 10 });
+    places.set(node, { x: level * COLUMN + MARGIN, y: (counts[level] - 1) * LINE + MARGIN });
   }
-  const height = Math.max(...counts) * 60 + 10;
-  const width = Math.max(WIDTH, counts.length * 290);
-  const arrow = shape('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 8, refY: 4, markerWidth: 8, markerHeight: 8,
-    orient: 'auto-start-reverse' }, shape('path', { class: 'arrow', d: 'M0 0 L8 4 L0 8 z' }));
+  const height = Math.max(...counts) * LINE + MARGIN;
+  // Behind the last column there is room for edges within it.
+  const width = Math.max(WIDTH, counts.length * COLUMN + MARGIN);
   const lines = edges.map((edge) => line(edge, places));
   const boxes = nodes.map((node) => {
     const { x, y } = places.get(node);
     const kind = inCycle.has(node) ? 'node cycle' : 'node';
     return [shape('rect', { class: kind, x, y, width: NODE_WIDTH, height: NODE_HEIGHT, rx: 5 }),
-      shape('text', { x: x + NODE_WIDTH / 2, y: y + 22, 'text-anchor': 'middle' }, node)];
+      shape('text', { x: x + NODE_WIDTH / 2, y: y + 22, 'text-anchor': 'middle' }, short(node))];
   });
   const title = `Graph of waits between ${nodes.length} sessions: `
     + edges.map((edge) => `${edge.from} waits for ${edge.to} at ${edge.label}`).join('; ');
-  const made = shape('svg', { class: 'picture', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img',
-    'aria-label': title.slice(0, 2000) }, shape('defs', {}, arrow), lines, boxes);
-  return element('figure', {}, made,
-    element('figcaption', {}, 'An arrow leads from a session that waits to one that has to go first.'));
+  const made = shape('svg', { id: 'waits', class: 'picture', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img',
+    'aria-label': title.slice(0, 2000) },
+  shape('defs', {}, arrow('arrow', 'arrow'), arrow('arrow-cycle', 'arrow cycle')),
+  lines.map((it) => it.path), boxes, lines.map((it) => it.text));
+  return element('figure', {}, made, element('figcaption', {},
+    'An arrow leads from a session that waits to one that has to go first; the lock that it waits for is beside it.'));
 }
 
-// Those who only hold are on the right; in a cycle the order is that of the list.
+function arrow(id, kind) {
+  return shape('marker', { id, viewBox: '0 0 8 8', refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: 'auto' },
+    shape('path', { class: kind, d: 'M0 0 L8 4 L0 8 z' }));
+}
+
+// Those who only hold are on the right. An edge that closes a cycle has no say in it.
 function levelsOf(nodes, edges) {
-  const levels = new Map(nodes.map((node) => [node, 0]));
-  for (let round = 0; round < Math.min(nodes.length, 6); round += 1) {
-    for (const edge of edges) {
-      const wanted = Math.min(levels.get(edge.from) + 1, 5);
-      if (levels.get(edge.to) < wanted) levels.set(edge.to, wanted);
+  const next = new Map(nodes.map((node) => [node, []]));
+  for (const edge of edges) next.get(edge.from).push(edge.to);
+  const [begun, done, order, forward] = [new Set(), new Set(), [], []];
+  for (const node of nodes) {
+    const waiting = begun.has(node) ? [] : [{ node, at: 0 }];
+    begun.add(node);
+    while (waiting.length > 0) {
+      const top = waiting.at(-1);
+      const to = next.get(top.node)[top.at];
+      top.at += 1;
+      if (to === undefined) {
+        done.add(top.node);
+        order.push(waiting.pop().node);
+      } else if (!begun.has(to)) {
+        begun.add(to);
+        forward.push([top.node, to]);
+        waiting.push({ node: to, at: 0 });
+      } else if (done.has(to)) {
+        forward.push([top.node, to]);
+      }
     }
   }
-  const used = [...new Set(levels.values())].sort((a, b) => a - b);
-  return new Map([...levels].map(([node, level]) => [node, used.indexOf(level)]));
+  const targets = new Map(nodes.map((node) => [node, []]));
+  for (const [from, to] of forward) targets.get(from).push(to);
+  const levels = new Map(nodes.map((node) => [node, 0]));
+  for (const node of order.reverse()) {
+    const wanted = Math.min(levels.get(node) + 1, COLUMNS_MAX - 1);
+    for (const to of targets.get(node)) levels.set(to, Math.max(levels.get(to), wanted));
+  }
+  return levels;
 }
 
+/** An edge to the right leads from side to side, one to the left below the boxes, one within a column beside it. */
 function line(edge, places) {
   const [from, to] = [places.get(edge.from), places.get(edge.to)];
-  const isRight = to.x > from.x;
-  const start = { x: from.x + (isRight ? NODE_WIDTH : 0), y: from.y + NODE_HEIGHT / 2 };
-  const end = { x: to.x + (isRight || to.x === from.x ? 0 : NODE_WIDTH), y: to.y + NODE_HEIGHT / 2 };
-  const bend = isRight ? 60 : -60;
-  const d = `M${start.x} ${start.y} C${start.x + bend} ${start.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`;
-  const kind = edge.isInCycle ? 'edge cycle' : 'edge';
-  return shape('path', { class: kind, d, 'marker-end': 'url(#arrow)' },
-    shape('title', {}, `${edge.from} waits for ${edge.to} at ${edge.label}`));
+  const middle = NODE_HEIGHT / 2;
+  let points;
+  if (to.x > from.x) {
+    const [x, end] = [from.x + NODE_WIDTH, to.x];
+    points = [[x, from.y + middle], [x + 60, from.y + middle], [end - 60, to.y + middle], [end, to.y + middle]];
+  } else if (to.x < from.x) {
+    const [x, end] = [from.x + NODE_WIDTH / 2, to.x + NODE_WIDTH / 2];
+    const [low, endLow] = [from.y + NODE_HEIGHT, to.y + NODE_HEIGHT];
+    points = [[x, low], [x, low + 60], [end, endLow + 60], [end, endLow]];
+  } else {
+    const x = from.x + NODE_WIDTH;
+    points = [[x, from.y + middle], [x + 70, from.y + middle], [x + 70, to.y + middle], [x, to.y + middle]];
+  }
+  const [start, one, two, end] = points.map((it) => it.join(' '));
+  const title = `${edge.from} waits for ${edge.to} at ${edge.label}`;
+  const path = shape('path', { class: edge.isInCycle ? 'edge cycle' : 'edge', d: `M${start} C${one} ${two} ${end}`,
+    'marker-end': `url(#${edge.isInCycle ? 'arrow-cycle' : 'arrow'})` }, shape('title', {}, title));
+  const at = (axis) => (points[0][axis] + 3 * points[1][axis] + 3 * points[2][axis] + points[3][axis]) / 8;
+  const text = shape('text', { class: 'lock', x: at(0), y: at(1) - 6, 'text-anchor': 'middle' }, short(edge.label));
+  return { path, text };
 }

@@ -48,8 +48,13 @@ function row(session, nowMs, parts) {
     it ? number(it.received) : null,
     paths(session.ephemeralCount, session.ephemerals, 'ephemeral znode'),
     paths(session.watchCount, session.watches, 'watch', 'watches'),
-    parts.context.isLoggedIn ? button('Close…', () => close(session, parts), 'bad') : 'log in to close',
+    closing(session, parts),
   ];
+}
+
+function closing(session, parts) {
+  if (parts.context.isLoggedIn) return button('Close…', () => close(session, parts), 'bad');
+  return parts.context.session.logins ? 'log in to close' : 'read-only console';
 }
 
 function paths(count, first, one, many) {

@@ -8,13 +8,13 @@ export function age(ms) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
 }
 
-/** A moment, in the time zone of the browser. */
+/** A moment in UTC, as logs and `zooletctl` have it. */
 export function time(ms) {
   if (!ms) return '–';
   const at = new Date(ms);
   const two = (number) => String(number).padStart(2, '0');
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `
-    + `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return `${at.getUTCFullYear()}-${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())} `
+    + `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())} UTC`;
 }
 
 export function number(value, digits = 0) {

@@ -23,7 +23,8 @@ use crate::entries::{Outline, Reader, Writer};
 use crate::entry::{Entry, Gap};
 use crate::filter::{FILTER_BYTES, Filter};
 
-const VERSION: u8 = 2;
+/// The format of blocks.
+pub(crate) const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 8 + 8 + 4 + 8 + 8;
 
 /// Where the entries begin.
@@ -35,8 +36,12 @@ pub(crate) const BLOCK_BYTES: usize = 8 << 10;
 
 /// A block cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a block of the history is damaged: {0}")]
-pub(crate) struct BlockError(pub(crate) &'static str);
+pub(crate) enum BlockError {
+    #[error("a block of the history is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("a block of the history has the format {0}, and this release reads {VERSION} alone")]
+    Format(u8),
+}
 
 /// The head of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,10 +67,11 @@ impl Head {
     /// Reads the head of a block, and returns it with the filter and the bytes of the entries.
     pub(crate) fn read(mut block: &[u8]) -> Result<(Self, &[u8], &[u8]), BlockError> {
         if block.len() < ENTRIES_AT {
-            return Err(BlockError("it is too short"));
+            return Err(BlockError::Damaged("it is too short"));
         }
-        if block.get_u8() != VERSION {
-            return Err(BlockError("its version is unknown"));
+        let version = block.get_u8();
+        if version != VERSION {
+            return Err(BlockError::Format(version));
         }
         let head = Self {
             first: block.get_u64(),
@@ -194,7 +200,7 @@ pub(crate) fn entries(head: &Head, mut bytes: &[u8]) -> Result<Vec<Entry>, Block
     let mut reader = Reader::default();
     let mut entries = Vec::new();
     for offset in 0..head.count {
-        let kind = reader.entry(&mut bytes).ok_or(BlockError("an entry is damaged"))?;
+        let kind = reader.entry(&mut bytes).ok_or(BlockError::Damaged("an entry is damaged"))?;
         entries.push(Entry { number: head.first.saturating_add(u64::from(offset)), kind });
     }
     Ok(entries)

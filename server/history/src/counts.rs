@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct HistoryCounts {
     recorded: AtomicU64,
     lost: AtomicU64,
+    panics: AtomicU64,
     bytes: AtomicU64,
     failing: AtomicBool,
 }
@@ -21,6 +22,12 @@ impl HistoryCounts {
     /// failing disk has taken, of which some were recorded.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns the panics of the files' storage since the start that were caught; each has the files
+    /// begin anew.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of the history's files, as they were looked at last.
@@ -43,6 +50,10 @@ impl HistoryCounts {
 
     pub(crate) fn add_lost(&self, count: u64) {
         self.lost.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {

@@ -24,6 +24,9 @@ pub(crate) enum Message {
     /// A query has found these files damaged.
     Damaged(Store, StoreError),
     Close,
+    /// Has the thread panic.
+    #[cfg(test)]
+    Panic,
 }
 
 /// What the one who hands over has.

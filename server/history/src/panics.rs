@@ -2,11 +2,19 @@
 //!
 //! A release of zoolet ends with a panic, whatever its cause. A panic of sled leaves a mark in the
 //! directories that are open, so that the next start moves them aside instead of failing again.
+//! Where panics unwind, as in a program that embeds a server, they are caught: they are errors then,
+//! and the directory is moved aside at once.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 use std::{fs, io, panic, thread};
+
+use crate::counts::HistoryCounts;
+use crate::store::StoreError;
 
 /// The name of the mark.
 const MARK: &str = "damaged";
@@ -23,19 +31,47 @@ pub(crate) const THREAD: &str = "history";
 static OPEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static HOOK: Once = Once::new();
 
+thread_local! {
+    /// Whether a panic of this thread is caught by [`catch`], if it unwinds.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Has a panic of sled leave a mark in the directory, until [`forget`].
 pub(crate) fn watch(directory: &Path) {
     HOOK.call_once(|| {
         let next = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let is_of_sled = info.location().is_some_and(|it| is_of_sled(it.file()));
-            if is_of_sled || thread::current().name() == Some(THREAD) {
+            // The catcher knows which directory it is about.
+            let is_caught = cfg!(panic = "unwind") && IS_CAUGHT.get();
+            if !is_caught && (is_of_sled || thread::current().name() == Some(THREAD)) {
                 mark_open();
             }
             next(info);
         }));
     });
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned());
+}
+
+/// Does something with the files; a panic is counted, and becomes an error.
+pub(crate) fn catch<T>(
+    counts: &HistoryCounts,
+    work: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let outer = IS_CAUGHT.replace(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(outer);
+    done.unwrap_or_else(|payload| {
+        counts.add_panic();
+        Err(StoreError::Panicked(message_of(&*payload)))
+    })
+}
+
+/// What a panic says.
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it has no message".to_owned())
 }
 
 /// The directory is closed.

@@ -5,6 +5,7 @@
 //! before there are blocks in them. The keys of a group are a leaf: nine that have no value, which are
 //! put in some groups ahead, and seven for blocks. Where sled cuts differently, it costs time only.
 
+use std::fmt::Display;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use thiserror::Error;
 use tracing::warn;
 use zoolet_jute::Zxid;
 
-use crate::block::{BlockError, Head};
+use crate::block::{BlockError, Head, VERSION};
 use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::panics;
 
@@ -50,6 +51,8 @@ pub(crate) enum StoreError {
     Sled(#[from] sled::Error),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error("a panic over its files: {0}")]
+    Panicked(String),
     #[error("a batch of the history cannot be read, which is a defect")]
     Batch,
     #[error("cannot write in {}: {source}", directory.display())]
@@ -68,6 +71,9 @@ pub(crate) struct Store {
     /// Has the next write fail, in a test.
     #[cfg(test)]
     pub(crate) is_disk_full: Arc<AtomicBool>,
+    /// Has what is done with the files panic, in a test.
+    #[cfg(test)]
+    pub(crate) has_panic: Arc<AtomicBool>,
 }
 
 /// The key of a block: its group, and its place there. Blocks come before the keys without a value.
@@ -119,7 +125,9 @@ impl Store {
         panics::end_opening(directory);
         match opened {
             Ok(store) => Ok(store),
-            Err(error) if is_damage(&error) => Self::begin_anew(directory, &error),
+            Err(error) if is_damage(&error) => {
+                Self::move_aside(directory, what_is_wrong(&error), &error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -150,13 +158,21 @@ impl Store {
             is_damage_logged: Arc::default(),
             #[cfg(test)]
             is_disk_full: Arc::default(),
+            #[cfg(test)]
+            has_panic: Arc::default(),
         };
+        #[cfg(test)]
+        assert!(!directory.join("panics").exists(), "a test has the files panic");
         store.first()?;
         store.last()?;
         Ok(store)
     }
 
-    fn begin_anew(directory: &Path, why: &dyn std::fmt::Display) -> Result<Self, StoreError> {
+    fn begin_anew(directory: &Path, why: &dyn Display) -> Result<Self, StoreError> {
+        Self::move_aside(directory, "the history is damaged", why)
+    }
+
+    fn move_aside(directory: &Path, what: &str, why: &dyn Display) -> Result<Self, StoreError> {
         panics::forget(directory);
         let aside = directory.with_file_name(ASIDE);
         let failed = |source| StoreError::MoveAside { directory: directory.to_owned(), source };
@@ -166,7 +182,7 @@ impl Store {
         }
         fs::rename(directory, &aside).map_err(failed)?;
         let (directory_name, aside) = (directory.display(), aside.display());
-        warn!(directory = %directory_name, %why, %aside, "the history is damaged: it was moved aside, and begins anew");
+        warn!(directory = %directory_name, %why, %aside, "{what}: it was moved aside, and begins anew");
         Self::open_as_it_is(directory)
     }
 
@@ -178,6 +194,8 @@ impl Store {
 
     /// The head of the first block.
     pub(crate) fn first(&self) -> Result<Option<Head>, StoreError> {
+        #[cfg(test)]
+        assert!(!self.has_panic.load(Ordering::Relaxed), "a test has a read panic");
         let first = self.blocks::<&[u8]>(..).next().transpose()?;
         first.map(|(_, bytes)| Ok(Head::read(&bytes)?.0)).transpose()
     }
@@ -219,6 +237,8 @@ impl Store {
             return Err(sled::Error::Io(io::ErrorKind::StorageFull.into()).into());
         }
         self.db.insert(place.key(), block)?;
+        #[cfg(test)]
+        assert!(!self.has_panic.load(Ordering::Relaxed), "a test has a write panic");
         Ok(())
     }
 
@@ -354,10 +374,17 @@ fn is_locked(error: &StoreError) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("acquire lock")
 }
 
+/// What is wrong with files that are moved aside.
+fn what_is_wrong(error: &StoreError) -> &'static str {
+    let is_old =
+        matches!(error, StoreError::Block(BlockError::Format(format)) if *format < VERSION);
+    if is_old { "the history has an older format" } else { "the history is damaged" }
+}
+
 /// Whether the files are to blame, and not the disk or the one who runs the server.
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     match error {
-        StoreError::Block(_) => true,
+        StoreError::Block(_) | StoreError::Panicked(_) => true,
         StoreError::Batch | StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
         StoreError::Sled(error) => match error {
             sled::Error::Corruption { .. }

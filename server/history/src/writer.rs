@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
@@ -94,8 +94,9 @@ impl History {
             is_block_wanted: Arc::clone(&writer.is_block_wanted),
             trimmed_ms: None,
         };
-        let thread =
-            Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
+        let thread = Builder::new()
+            .name(panics::THREAD.to_owned())
+            .spawn(move || writer.run_guarded(&received))?;
         Ok(Self {
             shared,
             handover: Arc::new(Mutex::new(handover)),
@@ -147,7 +148,8 @@ impl History {
             Files::Failed(why) => return Err(QueryError::Failed(why.clone())),
             Files::Open { store, tail } => (store.clone(), End::of(tail)),
         };
-        query.run(&store, &end).map_err(|error| {
+        let found = panics::catch(&self.shared.counts, || query.run(&store, &end));
+        found.map_err(|error| {
             let failed = QueryError::Failed(error.to_string());
             if store::is_damage(&error) {
                 self.handover().send(Message::Damaged(store, error));
@@ -215,6 +217,33 @@ impl Writer {
         }
     }
 
+    /// Takes what comes, until the history is closed; also after a panic that is not about the
+    /// files, behind which nothing is recorded any more.
+    fn run_guarded(&mut self, messages: &Receiver<Message>) {
+        let counts = Arc::clone(&self.shared.counts);
+        let ended = panics::catch(&counts, || {
+            self.run(messages);
+            Ok(())
+        });
+        let Err(error) = ended else { return };
+        let directory = self.options.directory.display();
+        error!(%directory, %error, "the history has a defect: nothing is recorded until the server starts again");
+        counts.set_failing(true);
+        self.replace_files(Files::Failed(error.to_string()));
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Batch(batch, bytes) => {
+                    counts.add_lost(batch.events);
+                    self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                }
+                Message::Trim(_) | Message::Damaged(..) => {}
+                Message::Close => break,
+                #[cfg(test)]
+                Message::Panic => {}
+            }
+        }
+    }
+
     /// Takes what comes, until the history is closed.
     fn run(&mut self, messages: &Receiver<Message>) {
         self.open();
@@ -238,20 +267,28 @@ impl Writer {
                     self.work(|_, store, _| check(store));
                 }
                 Message::Close => break,
+                #[cfg(test)]
+                Message::Panic => panic!("a test has the thread panic"),
             }
         }
         self.work(Self::write);
-        if let Files::Open { store, .. } =
-            self.replace_files(Files::Failed("the server stops".to_owned()))
-            && let Err(error) = store.close()
-        {
+        self.close();
+    }
+
+    fn close(&self) {
+        let mut files = self.lock_files();
+        let stopped = Files::Failed("the server stops".to_owned());
+        let Files::Open { store, .. } = std::mem::replace(&mut *files, stopped) else { return };
+        drop(files);
+        if let Err(error) = panics::catch(&self.shared.counts, || store.close()) {
             warn!(%error, "the history cannot be closed: its end may be missing");
         }
     }
 
     /// Opens the files, and notes what was missed.
     fn open(&mut self) {
-        let opened = Store::open(&self.options.directory).and_then(|store| {
+        let opened = panics::catch(&self.shared.counts, || {
+            let store = Store::open(&self.options.directory)?;
             let tail = Box::new(Tail::behind(store.last()?.as_ref()));
             Ok(Files::Open { store, tail })
         });
@@ -259,7 +296,7 @@ impl Writer {
             Ok(files) => files,
             Err(error) => return self.fail(&error),
         };
-        drop(self.replace_files(files));
+        self.replace_files(files);
         (self.place, self.is_copying) = (None, false);
         let missed = self.missed.take();
         let is_open = self.work(|writer, store, tail| {
@@ -330,7 +367,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let mut files = shared.files.write().unwrap_or_else(PoisonError::into_inner);
         let Files::Open { store, tail } = &mut *files else { return false };
-        let worked = work(self, store, tail);
+        let worked = panics::catch(&shared.counts, || work(self, store, tail));
         let (last, unwritten) = (tail.last_zxid(), tail.unwritten_events());
         drop(files);
         if let Err(error) = &worked {
@@ -379,9 +416,21 @@ impl Writer {
         Ok(())
     }
 
-    fn replace_files(&self, files: Files) -> Files {
-        let mut now = self.shared.files.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *now, files)
+    fn lock_files(&self) -> RwLockWriteGuard<'_, Files> {
+        self.shared.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has other files in the place of those before, which are closed.
+    fn replace_files(&self, files: Files) {
+        let before = std::mem::replace(&mut *self.lock_files(), files);
+        // sled writes when it is dropped, and so may panic over what has made it panic before.
+        let closed = panics::catch(&self.shared.counts, || {
+            drop(before);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            debug!(%error, "the history's files cannot be closed");
+        }
     }
 
     fn fail(&mut self, error: &StoreError) {
@@ -402,7 +451,7 @@ impl Writer {
         }
         self.shared.counts.set_failing(true);
         // The lock on the directory goes with them, and the pause begins behind it.
-        drop(self.replace_files(Files::Failed(error.to_string())));
+        self.replace_files(Files::Failed(error.to_string()));
         let end = now() + pause;
         (self.retry, self.paused) = (Some(end), Some((end, pause)));
     }

@@ -122,12 +122,34 @@ async function locks({ first, second }, browser, page, keep) {
   const titles = await page.locator('svg[role=img]').evaluateAll((all) => all.map((it) => it.getAttribute('aria-label')));
   check(titles.some((it) => it.startsWith('Graph of waits between 2 sessions')), `the graph: ${titles}`);
   check(titles.some((it) => it.startsWith('Holders of /locks/report')), 'the holders over time');
+  await graph(page);
   await keep('locks');
   await browser.show(page, 'locks?path=/pool');
   equal(await page.textContent('#summary'), '2 locks, 2 waiting', 'a semaphore and its queue are one lock');
   const pool = await deadlock(page);
   check(pool.some((it) => it.startsWith(first.id) && it.endsWith(' holds /pool/permits, waits for /pool/lock')), pool.join());
   check(pool.some((it) => it.startsWith(second.id) && it.endsWith(' holds /pool/lock, waits for /pool/permits')), pool.join());
+}
+
+/** The graph was cut off at the left, its arrows were behind boxes, and no lock had its name in it. */
+async function graph(page) {
+  const seen = await page.locator('#waits').evaluate((picture) => {
+    const { width, height } = picture.viewBox.baseVal;
+    const boxes = [...picture.querySelectorAll('rect.node')].map((it) => it.getBBox());
+    const isIn = ({ x, y }, box) => x > box.x && x < box.x + box.width && y > box.y && y < box.y + box.height;
+    const edges = [...picture.querySelectorAll('path.edge')];
+    const texts = [...picture.querySelectorAll('text.lock')];
+    const isWhole = [...edges, ...texts].every((it) => {
+      const box = it.getBBox();
+      return box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= height;
+    });
+    const isHidden = edges.some((it) => boxes.some((box) => isIn(it.getPointAtLength(it.getTotalLength() - 3), box)));
+    return { isWhole, isHidden, edges: edges.length, arrows: edges.filter((it) => it.getAttribute('marker-end')).length,
+      locks: texts.map((it) => it.textContent).sort() };
+  });
+  check(seen.isWhole && !seen.isHidden, JSON.stringify(seen));
+  equal(seen.arrows, seen.edges, 'an arrow for each edge');
+  equal(seen.locks.join(), '/locks/other,/locks/report', 'the names of the locks');
 }
 
 /** The turns of the deadlock that a page shows. */
@@ -138,7 +160,7 @@ async function deadlock(page) {
   return turns;
 }
 
-async function history({ superuser }, browser, page, keep) {
+async function history({ first, second, superuser }, browser, page, keep) {
   await browser.show(page, 'history?path=/app/config');
   const text = await page.textContent('#page');
   const isKept = text.includes('History of /app/config');
@@ -146,6 +168,15 @@ async function history({ superuser }, browser, page, keep) {
   check(isKept || (!superuser && text.includes('This server keeps no history')), text);
   if (superuser) check(text.includes('created') && text.includes('127.0.0.1'), text);
   await keep('history');
+  if (!isKept) return;
+  // Events were all that it showed of a lock.
+  await browser.show(page, 'history?lock=/locks/report');
+  const rows = page.getByRole('region', { name: 'Turns of /locks/report: 2' }).locator('tbody tr');
+  const [holder, waiter] = await rows.allTextContents();
+  check(holder.includes(first.id) && /\d\d:\d\d:\d\d UTC/.test(holder) && holder.includes('holds'), holder);
+  check(waiter.includes(second.id) && waiter.includes('waits'), waiter);
+  await browser.show(page, 'history?lock=/pool/permits');
+  check((await page.textContent('#no-turns')).includes('not of semaphores'), 'a semaphore has no turns');
 }
 
 module.exports = { run };

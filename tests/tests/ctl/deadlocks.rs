@@ -57,7 +57,7 @@ pub(crate) async fn a_cycle_through_every_family_is_a_deadlock(scene: &Scene) {
     assert_eq!(first["lock"], format!("{top}/1"), "{chain}");
     assert_eq!(first["for"][0]["session"], id(&clients[1]), "{chain}");
     assert_eq!(first["for"][0]["holds"], true, "{chain}");
-    assert!(first["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{chain}");
+    assert!(first["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{chain}");
 
     let last = waits(3).await;
     let shown = graph(scene, &top, 7);

@@ -12,6 +12,9 @@ use crate::harness::{CtlScene, ended, said, signal, start};
 /// The largest integer that every reader of JSON keeps: 2⁵³ − 1.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
 
+/// Milliseconds since 1970 are more, and durations in a test are less.
+const TIME_MS_MIN: f64 = 1e12;
+
 /// Members whose own members are named by recipes, kinds of faults or bounds.
 const MAPS: [&str; 5] = ["faults", "grants", "others", "by_recipe", "histogram"];
 
@@ -39,7 +42,16 @@ fn wrong(name: &str, value: &Value) -> Option<String> {
             let is_text = value.as_str().is_some_and(|text| text.parse::<i64>().is_ok());
             return (!is_text).then(|| format!("{name} is {value}"));
         }
+        "at" | "since" | "client" => {
+            return Some(format!("the name {name:?}, of something with another name"));
+        }
         _ => {}
+    }
+    if let Some(ms) = value.as_f64().filter(|_| name.ends_with("_ms")) {
+        let is_time = matches!(name, "time_ms" | "since_ms") || name.ends_with("_at_ms");
+        if is_time != (ms > TIME_MS_MIN) {
+            return Some(format!("{name} is {ms}"));
+        }
     }
     match value {
         Value::Object(members) => members.iter().find_map(|(key, value)| {
@@ -70,6 +82,9 @@ fn what_is_wrong_with_json_is_found() {
     }
     for bad in [
         serde_json::json!({ "forMs": 1 }),
+        serde_json::json!({ "held_ms": 1_700_000_000_000_u64 }),
+        serde_json::json!({ "held_at_ms": 12 }),
+        serde_json::json!({ "client": "127.0.0.1:1" }),
         serde_json::json!({ "stat": { "czxid": 4_294_967_298_u64 } }),
         serde_json::json!([{ "a": [{ "ephemeral_owner": "12" }] }]),
         serde_json::json!({ "token": 1 }),

@@ -83,8 +83,8 @@ pub(crate) async fn every_family_is_shown(scene: &Scene) {
 fn check(member: &Value, client: &Client, znode: &str, stat: &Stat) {
     assert_eq!(member["path"], znode);
     assert_eq!(member["session"], client.session().id.to_string());
-    assert!(member["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{member}");
-    assert_eq!(member["since"], stat.ctime);
+    assert!(member["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{member}");
+    assert_eq!(member["since_ms"], stat.ctime);
     assert_eq!(member["token"], stat.czxid.0.to_string());
     assert!(member["for_ms"].as_u64().is_some());
 }

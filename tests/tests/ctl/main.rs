@@ -81,6 +81,7 @@ suites! {
         subtree::large_subtrees_are_copied_and_moved,
         subtree::subtrees_are_moved,
         subtree::differences_are_shown,
+        subtree::what_may_not_be_read_is_named,
         subtree::subtrees_of_two_ensembles_are_compared_and_copied;
     several_requests_are_one_command / several_requests_are_one_command_on_apache:
         action::a_transaction_happens_all_together_or_not_at_all,

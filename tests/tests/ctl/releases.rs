@@ -31,7 +31,7 @@ pub(crate) async fn the_holder_loses_its_place_and_no_one_else(scene: &Scene) {
         let released = scene.json(&["locks", "--release", &path, "--yes"]);
         assert_eq!((&released["path"], &released["held"]), (&json!(held), &json!(true)));
         assert_eq!(released["session"], holder.session().id.to_string(), "{released}");
-        assert!(released["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{released}");
+        assert!(released["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{released}");
         assert!(holder.exists(&held).await.unwrap().is_none(), "{name}");
         assert!(waiter.exists(&waits).await.unwrap().is_some(), "{name}");
         let text = scene.ctl(&["locks", "--release", &path, "--yes"]).well();

@@ -178,9 +178,46 @@ pub(crate) async fn differences_are_shown(scene: &Scene) {
     assert_eq!(first, json!({ "path": "/a", "difference": "only_a" }));
     assert_eq!(scene.ctl(&["diff", &left, &left]).well(), "");
     let none = format!("{left}/none");
-    scene.ctl(&["diff", &none, &none]).badly(1, "does not exist");
+    scene.ctl(&["diff", &none, &none]).badly(2, "does not exist");
     let missing = scene.ctl(&["diff", &left, &none]);
     assert_eq!((missing.code, missing.out.as_str()), (Some(1), "- /\n"));
+}
+
+/// A program could not tell what differs from what is not known, nor read what was left out.
+pub(crate) async fn what_may_not_be_read_is_named(scene: &Scene) {
+    let names: Vec<String> = (100..201).map(|number| format!("{number}")).collect();
+    let znodes: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let top = subtree(scene, &znodes).await;
+    let secret = format!("{top}/secret");
+    scene.ctl_as("digest:user:secret", &["create", &secret, "x", "auth::cdrwa"]).well();
+    let not_permitted = format!("{secret}: the ACL does not permit it");
+
+    let found = scene.ctl(&["--json", "find", &top]);
+    assert_eq!((found.code, found.out.lines().count()), (Some(0), 102), "{found:?}");
+    let warning: serde_json::Value = serde_json::from_str(&found.err).unwrap();
+    let message = format!("{not_permitted}, and is left out");
+    assert_eq!(warning, json!({ "warning": { "message": message } }));
+    assert_eq!(scene.ctl(&["find", &top]).err, format!("{message}\n"));
+
+    let other = subtree(scene, &[("secret", "")]).await;
+    let differs = scene.ctl(&["--json", "diff", &top, &other]);
+    let error: serde_json::Value = serde_json::from_str(&differs.err).unwrap();
+    assert_eq!((differs.code, &error["error"]["exit"]), (Some(2), &json!(2)), "{differs:?}");
+
+    // A transaction has a hundred at most.
+    let copy = format!("{top}-copy");
+    let why = format!("{not_permitted}; 100 znodes were copied before and stay");
+    scene.ctl(&["cp", "-r", &top, &copy]).badly(1, &why);
+    scene.ctl(&["mv", "other:/a", &copy]).badly(3, "`--ensemble NAME`");
+    scene.ctl(&["mv", &secret, "other:/a"]).badly(3, "nothing was moved");
+
+    for words in [["--json", "lss"], ["get", "--json"]] {
+        let usage = scene.ctl(&words);
+        let error: serde_json::Value = serde_json::from_str(&usage.err).unwrap();
+        assert_eq!((usage.code, &error["error"]["exit"]), (Some(128), &json!(128)), "{usage:?}");
+    }
+    assert_eq!(scene.ctl(&["--config", "", "ls", &other]).well(), "secret\n");
+    scene.ctl(&["deleteall", &copy]).well();
 }
 
 pub(crate) async fn subtrees_of_two_ensembles_are_compared_and_copied(scene: &Scene) {

@@ -67,16 +67,16 @@ pub(crate) async fn locks_are_shown_again_and_again(scene: &Scene) {
     let lock = &one["locks"][0];
     assert_eq!((&lock["path"], &lock["queue"]), (&json!(path), &json!(0)), "{one}");
     assert_eq!(lock["session"], holder.session().id.to_string(), "{one}");
-    assert!(lock["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{one}");
+    assert!(lock["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{one}");
     assert_eq!((&lock["expired"], &one["trouble"]), (&json!(0), &Value::Null), "{one}");
     // A waiter comes, and gets the lock.
     let waits = number(&waiter, &name).await;
     let two = shown.until("one that waits", |it| it["locks"][0]["queue"] == 1);
-    assert!(two["locks"][0]["longest_wait_ms"].as_u64().is_some(), "{two}");
+    assert!(two["locks"][0]["waited_for_ms"].as_u64().is_some(), "{two}");
     holder.delete(&held, Version::Any).await.unwrap();
     let own = waiter.session().id.to_string();
     let next = shown.until("the next holder", |it| it["locks"][0]["session"] == own);
-    assert!(next["locks"][0]["held_ms"].as_u64().is_some(), "{next}");
+    assert!(next["locks"][0]["held_for_ms"].as_u64().is_some(), "{next}");
     waiter.delete(&waits, Version::Any).await.unwrap();
     let free = shown.until("a free lock", |it| it["locks"][0]["holders"] == 0);
     assert!(free["locks"][0]["hand_overs_per_second"].as_f64().unwrap() > 0.0, "{free}");

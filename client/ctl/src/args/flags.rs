@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::values::{Identity, Secret, duration};
 
@@ -23,7 +24,14 @@ pub(crate) struct Flags {
     pub(crate) ensemble: Option<String>,
     /// The configuration file; an empty name is none. Also `ZOOLETCTL_CONFIG`; by default
     /// zooletctl/config.toml in `XDG_CONFIG_HOME` or ~/.config.
-    #[arg(long, global = true, value_name = "FILE", overrides_with = "config")]
+    // The parser of a PathBuf refuses an empty one.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        overrides_with = "config",
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
+    )]
     pub(crate) config: Option<PathBuf>,
     /// A file with an identity a line, SCHEME:ID such as digest:user:password. Also
     /// `ZOOLETCTL_AUTH`, which has the identities themselves, one a line.

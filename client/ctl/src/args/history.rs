@@ -16,7 +16,7 @@ pub(crate) struct History {
     /// What a session did, and what has become of its znodes.
     #[arg(long, value_name = "ID", conflicts_with = "lock")]
     pub(crate) session: Option<String>,
-    /// Who has held a lock, and who has waited for it.
+    /// Who has held a lock, and who has waited for it; of a semaphore that is not known.
     #[arg(long, value_name = "PATH")]
     pub(crate) lock: Option<String>,
     /// How far to look back: 90s, 15m, 1h.

@@ -39,7 +39,7 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
     }
     let mut count = 0;
     let progress = Progress::spinner("writing ACLs");
-    let mut walk = Walk::new(&arguments.path);
+    let mut walk = Walk::new(&arguments.path).json(context.output.json);
     while let Some(found) = walk.next(connection).await? {
         progress.set_message(format!("{count} ACLs written"));
         let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);

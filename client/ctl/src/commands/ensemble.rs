@@ -69,6 +69,8 @@ fn print_config(
 ) -> Result<(), CtlError> {
     let servers: Vec<&str> = text.lines().filter(|line| line.starts_with("server.")).collect();
     let version = text.lines().find_map(|line| line.strip_prefix("version="));
+    // The text has it without what says that it is hexadecimal.
+    let version = version.map(|version| format!("0x{version}"));
     let json = || json!({ "servers": servers, "version": version, "stat": stat_json(stat) });
     let lines = || if with_stat { format!("{text}\n{}", stat_text(stat)) } else { text.to_owned() };
     context.output.result(lines, json)

@@ -45,7 +45,9 @@ pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Vec<Watch>, 
 /// znode's children are watched as they are listed, as zkCli does, so that nothing is missed between
 /// the list and its watch.
 async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<Vec<Watch>, CtlError> {
-    let mut walk = Walk::new(&arguments.path).watch(arguments.watch || arguments.old.is_wanted());
+    let mut walk = Walk::new(&arguments.path)
+        .json(context.output.json)
+        .watch(arguments.watch || arguments.old.is_wanted());
     let mut watches = Vec::new();
     while let Some(mut found) = walk.next(&context.connection).await? {
         let watch = found.watch.take();
@@ -69,7 +71,9 @@ async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<Vec<Watch>, C
 /// `tree [-L DEPTH] [-s] PATH`.
 pub(crate) async fn tree(arguments: &Tree, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
-    let mut walk = Walk::new(&arguments.path).depth(arguments.depth.unwrap_or(usize::MAX));
+    let mut walk = Walk::new(&arguments.path)
+        .json(context.output.json)
+        .depth(arguments.depth.unwrap_or(usize::MAX));
     // For each level above the znode: how many of its siblings there are still to come.
     let mut siblings: Vec<usize> = Vec::new();
     while let Some(found) = walk.next(&context.connection).await? {

@@ -6,7 +6,7 @@ use zoolet_client::{ErrorCode, OneshotWatcher, Stat};
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::format::name_text;
-use crate::output::note;
+use crate::output::{note, warn};
 use crate::path;
 
 /// How many requests are under way at a time, where the order does not matter.
@@ -37,6 +37,12 @@ pub(crate) async fn levels(
     Ok(levels)
 }
 
+/// Says on stderr what is left out, and why.
+pub(crate) fn left_out(why: &str, json: bool) {
+    let text = format!("{why}, and is left out");
+    if json { warn(&text, json) } else { note(&name_text(&text)) }
+}
+
 /// A walk, parents before their children, siblings by name.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -45,6 +51,7 @@ pub(crate) struct Walk {
     depth_max: usize,
     watches: bool,
     is_whole: bool,
+    json: bool,
 }
 
 /// A znode on the way.
@@ -63,7 +70,7 @@ pub(crate) struct Visited {
 impl Walk {
     pub(crate) fn new(top: &str) -> Self {
         let waiting = vec![(top.to_owned(), 0)];
-        Self { waiting, depth_max: usize::MAX, watches: false, is_whole: false }
+        Self { waiting, depth_max: usize::MAX, watches: false, is_whole: false, json: false }
     }
 
     /// A walk that goes no deeper than this.
@@ -75,6 +82,12 @@ impl Walk {
     /// A walk that watches the children of every znode that it visits.
     pub(crate) fn watch(mut self, watches: bool) -> Self {
         self.watches = watches;
+        self
+    }
+
+    /// A walk that warns of what it leaves out in this form.
+    pub(crate) fn json(mut self, json: bool) -> Self {
+        self.json = json;
         self
     }
 
@@ -97,7 +110,7 @@ impl Walk {
                 Err(error)
                     if error.code == Some(ErrorCode::NoAuth) && depth > 0 && !self.is_whole =>
                 {
-                    note(&format!("{}, and is left out", name_text(&error.message)));
+                    left_out(&error.message, self.json);
                     continue;
                 }
                 listed => listed?,

@@ -146,10 +146,11 @@ fn print(found: &Value, arguments: &History, output: Output) -> Result<(), CtlEr
     if found.get("truncated").and_then(Value::as_bool) == Some(true) {
         note("there is more: --limit shows it, up to 10000 lines");
     }
-    let is_empty = list(found, "history").is_empty() && turns.is_empty();
-    if is_empty && !arguments.follow {
-        let begin = found.pointer("/begin/time_ms").and_then(Value::as_i64);
-        note(&print::nothing_text(begin));
+    let begin_ms = found.pointer("/begin/time_ms").and_then(Value::as_i64);
+    if let Some(path) = arguments.lock.as_deref().filter(|_| turns.is_empty() && !output.json) {
+        note(&print::no_turns_text(path, begin_ms));
+    } else if list(found, "history").is_empty() && turns.is_empty() && !arguments.follow {
+        note(&print::nothing_text(begin_ms));
     }
     Ok(())
 }

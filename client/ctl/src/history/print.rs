@@ -39,7 +39,8 @@ pub(super) fn entry_text(entry: &Value) -> String {
 
 /// One place in the queue of a lock: who, since when it waited and held, and how it ended.
 pub(super) fn turn_text(turn: &Value) -> String {
-    let (queued, held, ended) = (ms(turn, "queued_ms"), ms(turn, "held_ms"), ms(turn, "ended_ms"));
+    let (queued, held, ended) =
+        (ms(turn, "queued_at_ms"), ms(turn, "held_at_ms"), ms(turn, "ended_at_ms"));
     let has_held = turn.get("held").and_then(Value::as_bool) == Some(true);
     let begin = held.or(queued).map_or_else(|| "(before)".to_owned(), time_text);
     let state = match (held, ended) {
@@ -81,6 +82,20 @@ pub(super) fn nothing_text(begin_ms: Option<i64>) -> String {
         }
         None => "the history of this server is empty".to_owned(),
     }
+}
+
+/// What is said when no place of a lock is known.
+pub(super) fn no_turns_text(path: &str, begin_ms: Option<i64>) -> String {
+    let path = name_text(path);
+    let since = begin_ms.map_or_else(
+        || "; the history of this server is empty".to_owned(),
+        |begin_ms| format!(" since {}, where the history begins", time_text(begin_ms)),
+    );
+    format!(
+        "{path}: no place in the queue of a lock is known{since}\n  who held and who waited is known of \
+         mutexes, read-write locks and elections, not of semaphores: `history --below {path}` shows \
+         their events"
+    )
 }
 
 fn who(entry: &Value) -> String {
@@ -173,13 +188,25 @@ mod tests {
         );
     }
 
+    /// Nothing was printed: neither of a semaphore nor of what is not a lock.
+    #[test]
+    fn a_lock_without_a_place_says_since_when_and_what_is_not_known() {
+        let text = no_turns_text("/a", Some(0));
+        assert!(
+            text.contains("/a: no place in the queue of a lock is known since 1970-"),
+            "{text}"
+        );
+        assert!(text.contains("not of semaphores: `history --below /a`"), "{text}");
+        assert!(no_turns_text("/a", None).contains("the history of this server is empty"));
+    }
+
     #[test]
     fn turns_say_how_long_and_how_it_ended() {
         let turn = |held: Value, ended: Value, reason: Value| {
             turn_text(&json!({
                 "path": "/l/lock-1", "session": "0x5", "address": "10.0.0.1", "shared": false,
-                "queued_ms": 1000, "held": held == true || held.is_number(),
-                "held_ms": held.as_i64(), "ended_ms": ended, "reason": reason,
+                "queued_at_ms": 1000, "held": held == true || held.is_number(),
+                "held_at_ms": held.as_i64(), "ended_at_ms": ended, "reason": reason,
                 "deleted_by": null,
             }))
         };

@@ -15,7 +15,9 @@ use crate::output::note;
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     addresses: BTreeMap<SessionId, String>,
-    /// The servers that did not report it, and why.
+    /// The servers that do not allow the word.
+    forbidden: Vec<String>,
+    /// The servers that did not report it otherwise, and why.
     silent: Vec<String>,
 }
 
@@ -34,12 +36,12 @@ impl Clients {
     /// These sessions, which are all.
     #[cfg(test)]
     pub(crate) fn known(addresses: Vec<(SessionId, String)>) -> Self {
-        Self { addresses: addresses.into_iter().collect(), silent: Vec::new() }
+        Self { addresses: addresses.into_iter().collect(), ..Self::default() }
     }
 
     /// Whether every server has reported its sessions.
     pub(crate) fn are_complete(&self) -> bool {
-        self.silent.is_empty()
+        self.silent.is_empty() && self.forbidden.is_empty()
     }
 
     /// Asks every server of a connect string. A session is connected to one of them.
@@ -53,7 +55,7 @@ impl Clients {
                     self.addresses.extend(found.map(|it| (it.session, it.address)));
                 }
                 Err(Silence::Forbidden) => {
-                    self.silent.push(format!("{address} does not allow `cons`"));
+                    self.forbidden.push(address.clone());
                 }
                 Err(silence) => self.silent.push(format!("{address}: {silence}")),
             }
@@ -65,10 +67,41 @@ impl Clients {
         self.addresses.get(&session).map(String::as_str)
     }
 
-    /// Tells why addresses may be missing.
+    /// Says why addresses may be missing, in one line.
     pub(crate) fn complain(&self) {
-        for why in &self.silent {
-            note(&format!("client addresses may be missing: {why} (4lw.commands.whitelist)"));
+        if let Some(why) = self.complaint() {
+            note(&why);
         }
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let mut reasons = self.silent.clone();
+        if !self.forbidden.is_empty() {
+            reasons.push(format!(
+                "the four-letter word `cons` is not allowed at {}; 4lw.commands.whitelist in zoo.cfg, \
+                 or words of [four_letter] in cluster.toml, allows it",
+                self.forbidden.join(", ")
+            ));
+        }
+        (!reasons.is_empty())
+            .then(|| format!("client addresses may be missing: {}", reasons.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three servers said the same, each in a line, and nothing what to set in `cluster.toml`.
+    #[test]
+    fn what_all_servers_refuse_is_said_once() {
+        let forbidden = ["a:1", "b:2"].map(str::to_owned).to_vec();
+        let silent = vec!["c:3: up, without a leader".to_owned()];
+        let clients = Clients { forbidden, silent, ..Clients::default() };
+        assert!(!clients.are_complete());
+        let why = clients.complaint().unwrap();
+        assert!(!why.contains('\n') && why.contains("c:3: up"), "{why}");
+        assert!(why.contains("not allowed at a:1, b:2; 4lw.commands.whitelist"), "{why}");
+        assert_eq!(Clients::default().complaint(), None);
     }
 }

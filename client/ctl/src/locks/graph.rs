@@ -123,7 +123,7 @@ impl Graph<'_> {
             let more = [
                 ("lock", json!(lock.path)),
                 ("path", json!(member.path)),
-                ("since", json!(member.stat.ctime)),
+                ("since_ms", json!(member.stat.ctime)),
                 ("any", json!(edges.any)),
                 ("for", before.collect()),
             ];
@@ -151,7 +151,7 @@ impl Graph<'_> {
         more: [(&'static str, Value); KEYS],
     ) -> Value {
         let id = (session != SessionId::NONE).then(|| session.to_string());
-        let who = [("session", json!(id)), ("client", json!(self.clients.address(session)))];
+        let who = [("session", json!(id)), ("address", json!(self.clients.address(session)))];
         who.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 

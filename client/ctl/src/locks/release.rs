@@ -60,7 +60,7 @@ pub(super) async fn run(
             "path": member.path,
             "held": member.holds,
             "session": id_of(member),
-            "client": clients.address(member.session()),
+            "address": clients.address(member.session()),
             "deleted_by": own.to_string(),
         })
     })

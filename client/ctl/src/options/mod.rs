@@ -303,6 +303,18 @@ mod tests {
         assert_eq!(options.tls.trust_store, Some(PathBuf::from("own.pem")));
     }
 
+    /// It was refused by the parser of the command line.
+    #[test]
+    fn an_empty_name_is_that_of_no_configuration_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.toml");
+        fs::write(&file, FILE).unwrap();
+        for words in [["--config", ""].as_slice(), &["--config="]] {
+            let options = resolved(&file, words, &[]).unwrap();
+            assert_eq!((options.servers.as_str(), options.auth.len()), (SERVERS_DEFAULT, 0));
+        }
+    }
+
     #[test]
     fn contradictions_and_passwords_are_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
 use crate::commands::{self, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::error::{CtlError, Exit};
+use crate::error::{self, CtlError, Exit};
 use crate::format::name_text;
 use crate::locks;
 use crate::output::{self, Output, note, report};
@@ -319,13 +319,10 @@ fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
         Err(error) => {
             // No name precedes the command.
             let text = error.render().to_string().replace("Usage:  ", "Usage: ");
-            let text = text.trim_end().trim_start_matches("error: ");
             if error.use_stderr() {
-                let (message, rest) = text.split_once('\n').unwrap_or((text, ""));
-                let details = if rest.is_empty() { String::new() } else { format!("\n{rest}") };
-                return Err(CtlError { details, ..CtlError::new(Exit::Usage, message) });
+                return Err(error::usage(&text));
             }
-            output::line(text).map(|()| None)
+            output::line(text.trim_end()).map(|()| None)
         }
     }
 }

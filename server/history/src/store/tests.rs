@@ -42,3 +42,24 @@ fn only_some_blocks_from_the_future_are_looked_at() {
     assert_eq!(older(FUTURE_BLOCKS_MAX as u64), FUTURE_BLOCKS_MAX + 2);
     assert_eq!(older(FUTURE_BLOCKS_MAX as u64 + 1), 1, "that is too far away");
 }
+
+/// What a release before had written was called damaged.
+#[test]
+fn an_older_format_is_called_what_it_is() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("history");
+    let store = Store::open(&path).unwrap();
+    let mut old = block(1, 10);
+    old[0] = VERSION - 1;
+    store.put(store.end().unwrap(), &old).unwrap();
+    store.close().unwrap();
+    let error = Store::open_as_it_is(&path).unwrap_err();
+    assert_eq!(what_is_wrong(&error), "the history has an older format");
+    let why = "a block of the history has the format 1, and this release reads 2 alone";
+    assert_eq!(error.to_string(), why);
+    let anew = Store::open(&path).unwrap();
+    assert_eq!(anew.first().unwrap(), None);
+    assert!(directory.path().join("history.damaged").exists());
+    let error = StoreError::Block(BlockError::Damaged("it is too short"));
+    assert_eq!(what_is_wrong(&error), "the history is damaged");
+}

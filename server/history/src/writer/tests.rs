@@ -14,6 +14,7 @@ use crate::query::Subject;
 
 mod alone;
 mod failures;
+mod unwinding;
 
 /// How often a test looks whether something is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);

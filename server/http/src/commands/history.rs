@@ -273,10 +273,10 @@ fn turn_json(turn: &Turn) -> Value {
         "session": turn.session.to_string(),
         "address": address.and_then(|id| id.id.as_deref()),
         "shared": turn.is_shared,
-        "queued_ms": turn.queued_ms,
+        "queued_at_ms": turn.queued_ms,
         "held": turn.has_held,
-        "held_ms": turn.held_ms,
-        "ended_ms": ended_ms,
+        "held_at_ms": turn.held_ms,
+        "ended_at_ms": ended_ms,
         "reason": end.map(TurnEnd::name),
         "deleted_by": by,
     })

@@ -294,6 +294,8 @@ impl Sources<'_> {
         let help =
             "Events that the history has lost: too much was changed at once, or the disk failed.";
         list.counter("zoolet_history_lost", help, history.lost());
+        let help = "Panics over the history's files, which began anew then.";
+        list.counter("zoolet_history_panics", help, history.panics());
         let help = "Whether the history cannot be written, so that nothing is recorded.";
         list.gauge("zoolet_history_failing", help, u64::from(history.is_failing()));
         let help = "Bytes of the history's files, when they were looked at last.";

@@ -5,12 +5,11 @@ use serde_json::json;
 use zoolet_client::{Acl, Bytes, CreateMode, ErrorCode, Version};
 
 use super::super::Context;
-use super::super::walk::{REQUESTS_MAX, Visited, Walk};
+use super::super::walk::{REQUESTS_MAX, Visited, Walk, left_out};
 use super::{Side, is_ephemeral, is_system, is_within, target_path, whole_acl};
 use crate::args::Cp;
 use crate::error::{CtlError, Exit};
-use crate::format::name_text;
-use crate::output::note;
+use crate::output::Output;
 use crate::path;
 use crate::progress::Progress;
 
@@ -30,7 +29,7 @@ pub(crate) async fn copy(arguments: &Cp, context: &Context) -> Result<(), CtlErr
             return Err(error);
         }
     };
-    let copied = copy_between(arguments, &source, &target).await;
+    let copied = copy_between(arguments, &source, &target, context.output).await;
     let (from, to) = (source.path.clone(), target_path(&source.path, &target.path));
     source.close().await;
     target.close().await;
@@ -43,13 +42,15 @@ async fn copy_between(
     arguments: &Cp,
     source: &Side,
     target: &Side,
+    output: Output,
 ) -> Result<(usize, usize), CtlError> {
     let to = target_path(&source.path, &target.path);
     if source.servers == target.servers && is_within(&to, &source.path) {
         let message = format!("{to} is {} or below it: nothing was copied", source.path);
         return Err(CtlError::new(Exit::InvalidInput, message));
     }
-    let mut copier = Copier::new(source, target, to).acl(arguments.acl).force(arguments.force);
+    let copier = Copier::new(source, target, to).acl(arguments.acl).force(arguments.force);
+    let mut copier = copier.json(output.json);
     copier.run(arguments.recursive).await?;
     Ok((copier.copied.len(), copier.left_out))
 }
@@ -76,6 +77,7 @@ pub(super) struct Copier<'a> {
     to: String,
     with_acl: bool,
     force: bool,
+    json: bool,
     batch: Vec<Part>,
     batch_bytes: usize,
     /// What is copied so far, in that order.
@@ -92,6 +94,7 @@ impl<'a> Copier<'a> {
             to,
             with_acl: false,
             force: false,
+            json: false,
             batch: Vec::new(),
             batch_bytes: 0,
             copied: Vec::new(),
@@ -111,12 +114,20 @@ impl<'a> Copier<'a> {
         self
     }
 
+    /// Whether what is left out is said as JSON.
+    pub(super) fn json(mut self, json: bool) -> Self {
+        self.json = json;
+        self
+    }
+
     pub(super) async fn run(&mut self, recursive: bool) -> Result<(), CtlError> {
         let top = self.source.path.clone();
         let progress = Progress::spinner("copying");
         let depth_max = if recursive { usize::MAX } else { 0 };
         let mut walk = Walk::new(&top).depth(depth_max).whole();
-        while let Some(found) = walk.next(&self.source.connection).await? {
+        loop {
+            let found = walk.next(&self.source.connection).await;
+            let Some(found) = found.map_err(|error| self.stopped(error))? else { break };
             if !recursive && !found.children.is_empty() {
                 let message = format!("{top} has children: nothing was copied");
                 let error = CtlError::new(Exit::InvalidInput, message);
@@ -142,8 +153,7 @@ impl<'a> Copier<'a> {
             return Err(CtlError::new(Exit::InvalidInput, message));
         }
         self.left_out += 1;
-        let path = name_text(&found.path);
-        progress.aside(|| note(&format!("{path} is ephemeral, and is left out")));
+        progress.aside(|| left_out(&format!("{} is ephemeral", found.path), self.json));
         Ok(())
     }
 

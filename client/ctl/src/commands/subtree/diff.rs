@@ -11,8 +11,20 @@ use crate::error::{CtlError, Exit};
 use crate::format::{acl_json, acl_text, name_text};
 use crate::path;
 
-/// `diff [--acl] [--persistent] A B`. It ends with 1 if something differs.
+/// `diff [--acl] [--persistent] A B`. It ends with 1 if something differs, and with another number
+/// if that is not known, as diff(1) does.
 pub(crate) async fn diff(arguments: &Diff, context: &Context) -> Result<(), CtlError> {
+    match differences(arguments, context).await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(CtlError::new(Exit::Failed, "")),
+        Err(error) if error.exit == Exit::Failed => {
+            Err(CtlError { exit: Exit::NotCompared, ..error })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn differences(arguments: &Diff, context: &Context) -> Result<usize, CtlError> {
     let left = Side::open(&arguments.left, context).await?;
     let right = match Side::open(&arguments.right, context).await {
         Ok(right) => right,
@@ -24,10 +36,7 @@ pub(crate) async fn diff(arguments: &Diff, context: &Context) -> Result<(), CtlE
     let compared = compare(arguments, &left, &right, context).await;
     left.close().await;
     right.close().await;
-    match compared? {
-        0 => Ok(()),
-        _ => Err(CtlError::new(Exit::Failed, "")),
-    }
+    compared
 }
 
 /// Goes down both subtrees at once, and prints what differs. Returns how much does.

@@ -18,7 +18,9 @@ use crate::path;
 pub(crate) async fn find(arguments: &Find, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
     let now_ms = now_ms();
-    let mut walk = Walk::new(&arguments.path).depth(arguments.max_depth.unwrap_or(usize::MAX));
+    let mut walk = Walk::new(&arguments.path)
+        .json(context.output.json)
+        .depth(arguments.max_depth.unwrap_or(usize::MAX));
     while let Some(found) = walk.next(&context.connection).await? {
         if !fits(arguments, &found, now_ms) || !data_fits(arguments, &found, context).await? {
             continue;

@@ -25,6 +25,7 @@ const PART_BYTES: usize = 48;
 
 /// `mv [--by-steps] SRC DST`.
 pub(crate) async fn relocate(arguments: &Mv, context: &Context) -> Result<(), CtlError> {
+    refuse_ensembles(arguments)?;
     let from = arguments.source.as_str();
     path::check(from)?;
     let to = target_path(from, &arguments.target);
@@ -52,6 +53,19 @@ pub(crate) async fn relocate(arguments: &Mv, context: &Context) -> Result<(), Ct
     drop(progress);
     let json = || json!({ "source": from, "target": to, "znodes": znodes });
     context.output.result(|| format!("{znodes} znodes"), json)
+}
+
+/// A transaction is one ensemble's, so `NAME:/path` has no meaning here.
+fn refuse_ensembles(arguments: &Mv) -> Result<(), CtlError> {
+    for text in [&arguments.source, &arguments.target] {
+        if let Place { ensemble: Some(name), path } = Place::from(text.as_str()) {
+            let message = format!("{name}:{path}: mv moves within one ensemble: nothing was moved");
+            let hint = "`--ensemble NAME` says in which; `cp -r` copies from one to another, and \
+                        `deleteall` deletes the original";
+            return Err(CtlError::new(Exit::InvalidInput, message).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// A znode that is to be moved.

@@ -98,17 +98,17 @@ impl Table {
                 "path": row.path,
                 "kind": row.kind,
                 "session": session(row).map(|session| session.to_string()),
-                "client": self.client(row),
+                "address": self.client(row),
                 "holders": row.holders,
-                "held_ms": age(row.held_since_ms),
+                "held_for_ms": age(row.held_since_ms),
                 "queue": row.waiters,
-                "longest_wait_ms": age(row.waiting_since_ms),
+                "waited_for_ms": age(row.waiting_since_ms),
                 "hand_overs_per_second": row.hand_overs_per_s,
                 "expired": row.expired,
             })
         };
         let locks: Value = self.sorted(order, now_ms).into_iter().map(row).collect();
-        json!({ "at": now_ms, "locks": locks, "trouble": trouble })
+        json!({ "time_ms": now_ms, "locks": locks, "trouble": trouble })
     }
 }
 
