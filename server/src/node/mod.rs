@@ -4,6 +4,7 @@ mod client_address;
 mod controls;
 mod history;
 mod listening;
+mod machine;
 mod meters;
 mod offline;
 mod reports;
@@ -17,23 +18,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 use zoolet_history::History;
-use zoolet_jute::{Id, SessionId};
-use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
-use zoolet_storage::{Disk, LogPosition, RealDisk, StorageError};
+use zoolet_replica::state::{RestoreError, State};
+use zoolet_replica::{Input, Replica, Role};
+use zoolet_storage::{Disk, RealDisk, StorageError};
 use zoolet_tls::LoadedTls;
 
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
 use self::controls::Partitions;
 use self::listening::Listening;
+use self::machine::HostMachine;
 use self::meters::{Meters, StartFigures, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
@@ -49,14 +49,13 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
 pub use crate::histogram::Distribution;
-use crate::host::{ConfigView, Host};
+use crate::host::Host;
 use crate::net::{self, ClientPort};
 pub use crate::net::{ConnectionReport, Insiders};
 use crate::peer::SecretError;
 use crate::process::blocking;
-use crate::replication::{self, Machine, Replication};
+use crate::replication::{self, Replication};
 use crate::sasl::Logins;
-use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
 use crate::witness::Watched;
 
@@ -416,101 +415,6 @@ async fn tick(host: Arc<Host>, period: Duration) {
     loop {
         interval.tick().await;
         host.input(Input::Tick);
-    }
-}
-
-/// The host, as the log sees it.
-#[derive(Debug)]
-struct HostMachine {
-    host: Arc<Host>,
-    watched: Watched,
-}
-
-impl Machine for HostMachine {
-    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted {
-        let last = batches.last().map(|(position, _)| *position);
-        if let Some(witness) = self.watched.witness() {
-            for (position, batch) in &batches {
-                witness.applied(*position, batch);
-            }
-        }
-        let entries = batches.into_iter().map(|(position, batch)| (Term(position.term), batch));
-        let admitted = self.host.commit_many(entries);
-        if let (Some(witness), Some(last)) = (self.watched.witness(), last) {
-            let (zxid, digest) = self.host.digest();
-            witness.reached(last, zxid, digest);
-        }
-        admitted
-    }
-
-    fn admitted(&self) -> Admitted {
-        self.host.admitted()
-    }
-
-    fn started(&self, boot: Boot) -> ProposalNumber {
-        self.host.started(boot)
-    }
-
-    fn levels(&self) -> Levels {
-        self.host.levels()
-    }
-
-    fn wall_ms(&self) -> i64 {
-        self.host.now().wall_ms
-    }
-
-    fn mono_ms(&self) -> u64 {
-        self.host.now().mono_ms
-    }
-
-    fn digest(&self) -> u64 {
-        self.host.digest().1
-    }
-
-    fn digest_version(&self) -> u8 {
-        DIGEST_VERSION
-    }
-
-    fn input(&self, input: Input) {
-        self.host.input(input);
-    }
-
-    fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
-        self.host.touched(&sessions)
-    }
-
-    fn config_view(&self, identities: &[Id]) -> ConfigView {
-        self.host.config_view(identities)
-    }
-
-    fn snapshot(&self) -> StateSnapshot {
-        let view = self.host.snapshot();
-        StateSnapshot {
-            zxid: view.last_zxid().0.cast_unsigned(),
-            digest: view.digest(),
-            chunks: Box::new(view),
-        }
-    }
-
-    fn stage(&self, chunks: Chunks) -> io::Result<Staged> {
-        let state = State::restore(chunks).map_err(|error| match &error {
-            RestoreError::Source(_) | RestoreError::Version(_) => io::Error::other(error),
-            RestoreError::UnexpectedEnd(_)
-            | RestoreError::Invalid(_)
-            | RestoreError::Digest { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
-        })?;
-        let (host, watched) = (Arc::clone(&self.host), self.watched.clone());
-        Ok(Staged::new(move || {
-            host.restore(state);
-            if let Some(witness) = watched.witness() {
-                let (zxid, digest) = host.digest();
-                witness.restored(zxid, digest);
-            }
-        }))
-    }
-
-    fn zxid(&self) -> u64 {
-        self.host.digest().0.0.cast_unsigned()
     }
 }
 

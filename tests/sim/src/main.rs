@@ -19,6 +19,7 @@ const SEED: &str = "ZOOLET_SIM_SEED";
 /// Whole ensembles of zoolet on simulated network, disks, clocks and chance.
 #[derive(Debug, Parser)]
 #[command(version)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 struct Arguments {
     /// The seed of one run
     #[arg(long)]

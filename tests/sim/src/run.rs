@@ -11,7 +11,7 @@ use crate::SimTime;
 use crate::chance::Chance;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
 use crate::history::{ClientNumber, History, What};
-use crate::load::{ClientMachine, Load, ReconfigPlan};
+use crate::load::{ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::Figures;
 use crate::trace::{self, Mark};
 use crate::world::{World, configs, member};
@@ -24,10 +24,6 @@ const FAULTS_S: u64 = 45;
 const HEAL: Duration = Duration::from_secs(20);
 /// How long clients have to end then.
 const FINISH: Duration = Duration::from_secs(30);
-
-/// The superuser of the servers, and what their configuration says of it.
-const SUPER: &str = "super:sim";
-const SUPER_DIGEST: &str = "super:OQE4e2t0sFWx1D8wtuq5+F0J9nQ=";
 
 /// What a run is made of; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +109,7 @@ fn load(seed: u64, servers: u8) -> Load {
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
     load.with_reconfig(ReconfigPlan {
         lines: (1..=servers).map(ServerId).map(line).collect(),
-        digest: Some(SUPER.to_owned()),
+        digest: Some(SUPER_CREDENTIALS.to_owned()),
         servers_min: usize::from(servers / 2 + 1),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     })

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
+use zoolet_storage::Survival;
 
 use super::{Fault, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::history::ClientNumber;
-use crate::network::{Conditions, MachineId};
+use crate::network::{Conditions, MachineId, Network};
 use crate::trace;
-use crate::world::{DiskConditions, Standing, TRUE_RATE, World};
+use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
 
 /// How long it takes until somebody starts a server again that has ended by itself.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ impl Nemesis {
             Act::Begin(planned) => {
                 trace::line(format_args!("{planned}"));
                 *self.counts.entry(planned.fault.kind()).or_default() += 1;
-                self.begin(planned, world);
+                self.begin(&planned, world);
             }
             Act::Start(server) => {
                 let runs = world.servers.get(&server).is_none_or(|server| server.machine.runs());
@@ -139,141 +140,79 @@ impl Nemesis {
         }
     }
 
-    fn begin(&mut self, planned: Planned, world: &mut World) {
+    fn begin(&mut self, planned: &Planned, world: &mut World) {
         let end = world.now() + planned.span;
-        match planned.fault {
-            Fault::Kill { server, turns } => {
-                let Some(id) = self.find(server, world) else { return };
-                if let Some(server) = world.servers.get_mut(&id) {
-                    server.machine.go_on();
-                    server.machine.step_some(turns);
-                    server.kill();
-                }
-                self.at(end, Act::Start(id));
-            }
-            Fault::PowerCut { servers, survival, turns } => {
-                for id in servers {
-                    let network = world.network.clone();
-                    if let Some(server) = world.servers.get_mut(&id) {
-                        server.machine.step_some(turns);
-                        server.cut_power(&network, survival);
-                    }
-                    self.at(end, Act::Start(id));
-                }
-            }
-            Fault::Restart { server } => {
-                let Some(id) = self.find(server, world) else { return };
-                if let Some(server) = world.servers.get(&id) {
-                    server.shut_down();
-                }
-            }
-            Fault::Stop { server } => {
-                let Some(id) = self.find(server, world) else { return };
-                if let Some(server) = world.servers.get_mut(&id) {
-                    server.machine.stop();
-                }
-                self.at(end, Act::GoOn(id));
-            }
+        if !self.begin_at_links(&planned.fault, end, world) {
+            self.begin_at_server(&planned.fault, end, world);
+        }
+    }
+
+    /// Faults of links and of clients. False if it is another one.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are faults of servers")]
+    fn begin_at_links(&mut self, fault: &Fault, end: SimTime, world: &mut World) -> bool {
+        match fault {
             Fault::Cut { links, .. } | Fault::CutClient { links, .. } => {
-                self.cut(links, end, world);
+                self.cut(links.clone(), end, world);
             }
             Fault::CutLeader { out, into } => {
-                let Some(leader) = world.leader() else { return };
+                let Some(leader) = world.leader() else { return true };
                 let leader = MachineId(leader.0);
                 let others = world.servers.keys().map(|id| MachineId(id.0));
-                let others: Vec<_> = others.filter(|other| *other != leader).collect();
                 let mut links = Vec::new();
-                for other in others {
+                for other in others.filter(|other| *other != leader) {
                     links.extend(out.then_some((leader, other)));
                     links.extend(into.then_some((other, leader)));
                 }
                 self.cut(links, end, world);
             }
             Fault::Links { links, conditions } => {
-                for (from, to) in &links {
-                    world.network.set_conditions(*from, *to, conditions);
+                for (from, to) in links {
+                    world.network.set_conditions(*from, *to, *conditions);
                 }
-                self.at(end, Act::Conditions(links));
+                self.at(end, Act::Conditions(links.clone()));
             }
             Fault::Reset { one, other, permille } => {
-                world.network.reset(one, other, permille);
-                world.network.reset(other, one, permille);
+                world.network.reset(*one, *other, *permille);
+                world.network.reset(*other, *one, *permille);
             }
             Fault::StopClient { client } => {
-                if let Some(machine) = world.client(client) {
+                if let Some(machine) = world.client(*client) {
                     machine.stop();
                 }
-                let number = ClientNumber(u32::from(client));
+                let number = ClientNumber(u32::from(*client));
                 world.recorder.stopped(number, world.now(), end);
-                self.at(end, Act::GoOnClient(client));
+                self.at(end, Act::GoOnClient(*client));
             }
             Fault::KillClient { client } => {
-                world.end_client(client);
-                self.at(end, Act::StartClient(client));
+                world.end_client(*client);
+                self.at(end, Act::StartClient(*client));
             }
-            fault => self.begin_at_server(fault, end, world),
+            _ => return false,
         }
+        true
     }
 
-    /// Faults of disks and clocks.
-    fn begin_at_server(&mut self, fault: Fault, end: SimTime, world: &mut World) {
-        let whom = match &fault {
-            Fault::SlowDisk { server, .. } | Fault::Stall { server } => *server,
-            Fault::Full { server }
-            | Fault::DiskError { server, .. }
-            | Fault::BitRot { server, .. }
-            | Fault::DiskLoss { server }
-            | Fault::ClockRate { server, .. }
-            | Fault::ClockJump { server, .. }
-            | Fault::Level { server, .. } => Whom::Server(*server),
-            _ => return,
-        };
-        let Some(id) = self.find(whom, world) else { return };
+    /// Faults of servers: of their programs, their disks and their clocks.
+    fn begin_at_server(&mut self, fault: &Fault, end: SimTime, world: &mut World) {
+        if let Fault::PowerCut { servers, survival, turns } = fault {
+            for id in servers {
+                let network = world.network.clone();
+                if let Some(server) = world.servers.get_mut(id) {
+                    server.machine.step_some(*turns);
+                    server.cut_power(&network, *survival);
+                }
+                self.at(end, Act::Start(*id));
+            }
+            return;
+        }
+        let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
         let network = world.network.clone();
         let Some(server) = world.servers.get_mut(&id) else { return };
-        match fault {
-            Fault::SlowDisk { sync_us, .. } => {
-                server.set_disk(DiskConditions { sync_us, ..DiskConditions::GOOD });
-                self.at(end, Act::Disk(id));
-            }
-            Fault::Stall { .. } => server.stall(end),
-            Fault::Full { .. } => {
-                let room = server.disk().image().used_bytes() + FULL_ROOM;
-                server.set_disk(DiskConditions { capacity_bytes: Some(room), ..DiskConditions::GOOD });
-                self.at(end, Act::Disk(id));
-            }
-            Fault::DiskError { change, fault, .. } => server.disk().fail_change(change, fault),
-            Fault::BitRot { place, .. } => {
-                server.cut_power(&network, zoolet_storage::Survival::Nothing);
-                server.damage(|image| rot(image, place));
-                self.damaged.push(id);
-                self.at(end, Act::Start(id));
-            }
-            Fault::DiskLoss { .. } => {
-                server.cut_power(&network, zoolet_storage::Survival::Nothing);
-                server.wipe();
-                self.at(end, Act::Start(id));
-            }
-            Fault::ClockRate { rate, .. } => {
-                server.machine.set_rate(rate);
-                self.at(end, Act::Rate(id));
-            }
-            Fault::ClockJump { by_ms, .. } => {
-                server.machine.jump(by_ms);
-                self.at(end, Act::Jump(id, -by_ms));
-            }
-            Fault::Level { level, .. } => {
-                server.configure(|config| config.ensemble.feature_level_max = level);
-                server.shut_down();
-            }
-            _ => {}
+        if let Some(act) = begin_at(server, fault, (&network, end)) {
+            self.at(end, act);
         }
-    }
-
-    fn find(&self, whom: Whom, world: &World) -> Option<ServerId> {
-        match whom {
-            Whom::Server(server) => Some(server),
-            Whom::Leader => world.leader(),
+        if matches!(fault, Fault::BitRot { .. }) {
+            self.damaged.push(id);
         }
     }
 
@@ -341,6 +280,73 @@ impl Nemesis {
             }
         }
     }
+}
+
+fn find(whom: Whom, world: &World) -> Option<ServerId> {
+    match whom {
+        Whom::Server(server) => Some(server),
+        Whom::Leader => world.leader(),
+    }
+}
+
+/// Begins a fault of a server. Returns what ends it.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of one server")]
+fn begin_at(
+    server: &mut Server,
+    fault: &Fault,
+    (network, end): (&Network, SimTime),
+) -> Option<Act> {
+    let id = server.id;
+    match fault {
+        Fault::Kill { turns, .. } => {
+            server.machine.go_on();
+            server.machine.step_some(*turns);
+            server.kill();
+            return Some(Act::Start(id));
+        }
+        Fault::Restart { .. } => server.shut_down(),
+        Fault::Stop { .. } => {
+            server.machine.stop();
+            return Some(Act::GoOn(id));
+        }
+        Fault::SlowDisk { sync_us, .. } => {
+            server.set_disk(DiskConditions { sync_us: *sync_us, ..DiskConditions::GOOD });
+            return Some(Act::Disk(id));
+        }
+        Fault::Stall { .. } => server.stall(end),
+        Fault::Full { .. } => {
+            let room = server.disk().image().used_bytes() + FULL_ROOM;
+            let capacity_bytes = Some(room);
+            server.set_disk(DiskConditions { capacity_bytes, ..DiskConditions::GOOD });
+            return Some(Act::Disk(id));
+        }
+        Fault::DiskError { change, fault, .. } => server.disk().fail_change(*change, *fault),
+        Fault::BitRot { place, .. } => {
+            server.cut_power(network, Survival::Nothing);
+            server.damage(|image| rot(image, *place));
+            return Some(Act::Start(id));
+        }
+        Fault::DiskLoss { .. } => {
+            server.cut_power(network, Survival::Nothing);
+            server.wipe();
+            return Some(Act::Start(id));
+        }
+        Fault::ClockRate { rate, .. } => {
+            server.machine.set_rate(*rate);
+            return Some(Act::Rate(id));
+        }
+        Fault::ClockJump { by_ms, .. } => {
+            server.machine.jump(*by_ms);
+            return Some(Act::Jump(id, -by_ms));
+        }
+        Fault::Level { level, .. } => {
+            let level = *level;
+            server.configure(|config| config.ensemble.feature_level_max = level);
+            server.shut_down();
+        }
+        _ => {}
+    }
+    None
 }
 
 /// Changes a bit of what is stored.

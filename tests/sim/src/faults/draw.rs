@@ -11,6 +11,9 @@ use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
 use crate::world::client_machine;
 
+/// The name of a shape of partition, and which links are cut in it, from and to.
+type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
+
 /// What a plan is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
@@ -29,7 +32,8 @@ pub fn draw(seed: u64, frame: Frame, kinds: Option<&[Kind]>) -> Vec<Planned> {
     let mut chance = Chance::of(seed, "faults");
     let drawn = draw_kinds(&mut chance, frame);
     let kinds = kinds.map_or(drawn, <[Kind]>::to_vec);
-    let mut drawer = Drawer { chance, frame, disks_left: u64::from(frame.servers.saturating_sub(1) / 2) };
+    let mut drawer =
+        Drawer { chance, frame, disks_left: u64::from(frame.servers.saturating_sub(1) / 2) };
     let mut plan = Vec::new();
     for kind in kinds {
         // From one every half a second to one in twelve seconds.
@@ -155,7 +159,11 @@ impl Drawer {
             Kind::DiskError => {
                 let all = [DiskFault::Io, DiskFault::Full, DiskFault::Short];
                 let fault = self.chance.one_of(&all).copied().unwrap_or(DiskFault::Io);
-                Fault::DiskError { server: self.server(), change: self.chance.between(1, 60), fault }
+                Fault::DiskError {
+                    server: self.server(),
+                    change: self.chance.between(1, 60),
+                    fault,
+                }
             }
             Kind::BitRot => {
                 self.disks_left = self.disks_left.checked_sub(1)?;
@@ -265,8 +273,7 @@ impl Drawer {
         let next = MachineId(one.0 % self.frame.servers + 1);
         let half = self.chance.some_of(&machines);
         let shape = self.chance.between(0, 7);
-        let (shape, is_cut): (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>) = match shape
-        {
+        let (shape, is_cut): Shape = match shape {
             0 => ("one alone", Box::new(move |a, b| a == one || b == one)),
             1 => ("halves", Box::new(move |a, b| half.contains(&a) != half.contains(&b))),
             2 => ("all alone", Box::new(|_, _| true)),

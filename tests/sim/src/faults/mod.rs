@@ -180,6 +180,28 @@ pub enum Whom {
     Leader,
 }
 
+impl Fault {
+    /// The server that it strikes; `None` if it strikes several, or what is not a server.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not strike one server")]
+    fn whom(&self) -> Option<Whom> {
+        match self {
+            Self::Kill { server, .. }
+            | Self::Restart { server }
+            | Self::Stop { server }
+            | Self::SlowDisk { server, .. }
+            | Self::Stall { server } => Some(*server),
+            Self::Full { server }
+            | Self::DiskError { server, .. }
+            | Self::BitRot { server, .. }
+            | Self::DiskLoss { server }
+            | Self::ClockRate { server, .. }
+            | Self::ClockJump { server, .. }
+            | Self::Level { server, .. } => Some(Whom::Server(*server)),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)

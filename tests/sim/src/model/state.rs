@@ -146,7 +146,12 @@ impl Step<'_> {
             #[allow(
                 unreachable_patterns,
                 clippy::wildcard_enum_match_arm,
+                clippy::match_wildcard_for_single_variants,
                 reason = "a made-up command of a later release, in builds for its tests alone"
+            )]
+            #[allow(
+                clippy::match_wildcard_for_single_variants,
+                reason = "a made-up operation is for tests of the replica"
             )]
             _ => Err(ErrorCode::Unimplemented),
         }

@@ -106,12 +106,27 @@ struct Call {
 #[derive(Debug)]
 enum Arrival {
     /// A call: who calls, with which number and from which address, whom, for which time.
-    Call { call: u64, from: (MachineId, SocketAddr), to: SocketAddr, times: u32 },
+    Call {
+        call: u64,
+        from: (MachineId, SocketAddr),
+        to: SocketAddr,
+        times: u32,
+    },
     /// A caller's end of a connection: its own pipe and the one to read.
-    Answer { call: u64, ends: (PipeId, PipeId) },
-    Refusal { call: u64 },
+    Answer {
+        call: u64,
+        ends: (PipeId, PipeId),
+    },
+    Refusal {
+        call: u64,
+    },
     /// The caller's machine has to call again if nobody has answered.
-    Again { call: u64, from: (MachineId, SocketAddr), to: SocketAddr, times: u32 },
+    Again {
+        call: u64,
+        from: (MachineId, SocketAddr),
+        to: SocketAddr,
+        times: u32,
+    },
     /// Bytes of a pipe.
     Bytes(PipeId, bytes::Bytes),
     /// Nothing follows in a pipe.
@@ -183,7 +198,7 @@ impl Network {
                 && entry.key().0 <= now
             {
                 let arrival = entry.remove();
-                state.arrive(arrival);
+                state.arrive(&arrival);
             }
         });
     }
@@ -271,8 +286,8 @@ impl State {
         self.arrivals.insert((at, number), arrival);
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
-        match arrival {
+    fn arrive(&mut self, arrival: &Arrival) {
+        match *arrival {
             Arrival::Call { call, from, to, times } => self.called(call, from, to, times),
             Arrival::Again { call, from, to, times } => {
                 if self.calls.get(&call).is_some_and(|call| call.outcome.is_none()) {
@@ -284,7 +299,9 @@ impl State {
                 let refused = std::io::ErrorKind::ConnectionRefused.into();
                 self.finish_call(call, Err(refused));
             }
-            Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) => self.arrive_at_pipe(arrival),
+            Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) => {
+                self.arrive_at_pipe(arrival);
+            }
         }
     }
 

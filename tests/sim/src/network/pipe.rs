@@ -20,6 +20,7 @@ pub(super) struct PipeId(pub(super) u64);
 type End = (MachineId, u64);
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each end goes and breaks for itself")]
 pub(super) struct Pipe {
     writer: End,
     reader: End,
@@ -79,7 +80,7 @@ impl Arrival {
 
 impl State {
     /// Something arrives at the reader of a pipe.
-    pub(super) fn arrive_at_pipe(&mut self, arrival: Arrival) {
+    pub(super) fn arrive_at_pipe(&mut self, arrival: &Arrival) {
         let Some(id) = arrival.pipe() else { return };
         let Some(pipe) = self.pipes.get(&id) else { return };
         let ((machine, life), other) = (pipe.reader, pipe.other);
@@ -99,13 +100,17 @@ impl State {
         }
         let mut wakers = Vec::new();
         if let Some(pipe) = self.pipes.get_mut(&id) {
-            match &arrival {
+            match arrival {
                 Arrival::Bytes(_, bytes) => {
                     pipe.sent = pipe.sent.saturating_sub(bytes.len());
                     pipe.readable.extend_from_slice(bytes);
                 }
                 Arrival::End(_) => pipe.has_ended = true,
-                _ => pipe.is_broken = true,
+                Arrival::Reset(_) => pipe.is_broken = true,
+                Arrival::Call { .. }
+                | Arrival::Answer { .. }
+                | Arrival::Refusal { .. }
+                | Arrival::Again { .. } => {}
             }
             wakers.extend(pipe.reading.take());
         }

@@ -62,16 +62,12 @@ impl Pending<'_> {
             let Some(call) = state.calls.get_mut(&self.call) else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
-            match call.outcome.take() {
-                Some(outcome) => {
-                    state.calls.remove(&self.call);
-                    Poll::Ready(outcome.map(|stream| stream.bind(self.network)))
-                }
-                None => {
-                    call.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
+            if let Some(outcome) = call.outcome.take() {
+                state.calls.remove(&self.call);
+                return Poll::Ready(outcome.map(|stream| stream.bind(self.network)));
             }
+            call.waker = Some(context.waker().clone());
+            Poll::Pending
         })
     }
 }
@@ -136,16 +132,12 @@ impl SimListener {
             let Some(listening) = state.listeners.get_mut(&self.address) else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
-            match listening.queue.pop_front() {
-                Some((stream, caller)) => {
-                    let stream: Box<dyn Stream> = Box::new(stream.bind(&self.network));
-                    Poll::Ready(Ok((stream, caller)))
-                }
-                None => {
-                    listening.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
+            if let Some((stream, caller)) = listening.queue.pop_front() {
+                let stream: Box<dyn Stream> = Box::new(stream.bind(&self.network));
+                return Poll::Ready(Ok((stream, caller)));
             }
+            listening.waker = Some(context.waker().clone());
+            Poll::Pending
         })
     }
 }

@@ -53,7 +53,11 @@ impl<'a> Facts<'a> {
                 What::Returned { call, .. } => {
                     calls.remove(call);
                 }
-                _ => {}
+                What::Disconnected { .. }
+                | What::Notified { .. }
+                | What::Complained { .. }
+                | What::Lock { .. }
+                | What::ClientDied { .. } => {}
             }
         }
         let unanswered = calls.into_values().collect();

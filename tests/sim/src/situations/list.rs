@@ -36,11 +36,11 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a directory is not taken in because it does not answer", |facts| {
         facts.logged("the directory is not taken in")
     }),
-    ("two servers get new directories", |facts| facts.servers_that_logged("part of an ensemble now") > 0
-        && facts.faults(Kind::DiskLoss).count() >= 2),
-    ("a server ends while it starts", |facts| {
-        facts.fault_behind(STARTS, ENDS, SOON)
+    ("two servers get new directories", |facts| {
+        facts.servers_that_logged("part of an ensemble now") > 0
+            && facts.faults(Kind::DiskLoss).count() >= 2
     }),
+    ("a server ends while it starts", |facts| facts.fault_behind(STARTS, ENDS, SOON)),
     ("a server of a damaged disk does not start", |facts| {
         facts.faults(Kind::BitRot).next().is_some() && !facts.outcome.failures.is_empty()
     }),
@@ -110,12 +110,11 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a server ends in the middle of a step", |facts| {
         facts.any_fault(|fault| matches!(fault, Fault::Kill { turns: 1.., .. }))
     }),
-    ("two servers are down at a time", |facts| facts.overlap(Kind::Kill, Kind::Kill)
-        || facts.overlap(Kind::Kill, Kind::Power)),
-    ("a kill within a cut", |facts| facts.overlap(Kind::Kill, Kind::Cut)),
-    ("a loss of power while a server stands still", |facts| {
-        facts.overlap(Kind::Power, Kind::Stop)
+    ("two servers are down at a time", |facts| {
+        facts.overlap(Kind::Kill, Kind::Kill) || facts.overlap(Kind::Kill, Kind::Power)
     }),
+    ("a kill within a cut", |facts| facts.overlap(Kind::Kill, Kind::Cut)),
+    ("a loss of power while a server stands still", |facts| facts.overlap(Kind::Power, Kind::Stop)),
     ("two cuts at a time", |facts| facts.overlap(Kind::Cut, Kind::Cut)),
     ("a leader sends and does not hear", |facts| {
         facts.any_fault(|fault| matches!(fault, Fault::CutLeader { out: false, .. }))
@@ -132,9 +131,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a caller is refused on the peer port", |facts| facts.logged("refused on the peer port")),
     ("a peer is out of reach, and back", |facts| facts.logged("peer can be reached again")),
     ("connections break while links lose", |facts| facts.overlap(Kind::Reset, Kind::Links)),
-    ("a connection comes of a caller who has given up", |facts| {
-        facts.outcome.network.unwanted > 0
-    }),
+    ("a connection comes of a caller who has given up", |facts| facts.outcome.network.unwanted > 0),
     // Disks and clocks.
     ("a sync takes long", |facts| facts.logged("slow sync")),
     ("a disk refuses a change, and its server ends", |facts| {
@@ -164,13 +161,9 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a reconfiguration is carried out", |facts| facts.logged("reconfiguration to=")),
     ("a server is removed", |facts| facts.logged("this server was removed from the ensemble")),
     ("a feature level is agreed on", |facts| facts.logged("agreeing on a feature level")),
-    ("a lower feature level is agreed on", |facts| {
-        facts.logged("a lower feature level is agreed")
-    }),
+    ("a lower feature level is agreed on", |facts| facts.logged("a lower feature level is agreed")),
     // Sessions.
-    ("a session moves to another server", |facts| {
-        facts.resumes().iter().any(|(.., moved)| *moved)
-    }),
+    ("a session moves to another server", |facts| facts.resumes().iter().any(|(.., moved)| *moved)),
     ("a session moves twice in a second", |facts| {
         let moves: Vec<_> = facts.resumes().into_iter().filter(|(.., moved)| *moved).collect();
         moves.iter().any(|(first, ..)| {
@@ -201,9 +194,10 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     // Requests.
     ("a create has no reply", |facts| {
-        facts.unanswered.iter().any(|(.., request)| {
-            matches!(request, Request::Create(_) | Request::Create2(_))
-        })
+        facts
+            .unanswered
+            .iter()
+            .any(|(.., request)| matches!(request, Request::Create(_) | Request::Create2(_)))
     }),
     ("a transaction has no reply", |facts| {
         facts.unanswered.iter().any(|(.., request)| matches!(request, Request::Multi(_)))

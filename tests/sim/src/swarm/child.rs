@@ -84,17 +84,13 @@ impl Child {
         let text = reading.join().unwrap_or_default();
         let complaint = complaining.join().unwrap_or_default();
         let line = text.lines().last().unwrap_or_default();
-        Ok(match serde_json::from_str(line) {
-            Ok(report) => Ended::Reported(Box::new(report)),
-            Err(_) => {
-                let limit_s = RUN_MAX.as_secs();
-                let why = match ended {
-                    Some(status) => status.to_string(),
-                    None => format!("it was ended after {limit_s} s"),
-                };
-                Ended::Died(format!("{why}: {}", tail(&complaint)))
-            }
-        })
+        if let Ok(report) = serde_json::from_str(line) {
+            return Ok(Ended::Reported(Box::new(report)));
+        }
+        let limit_s = RUN_MAX.as_secs();
+        let why = ended
+            .map_or_else(|| format!("it was ended after {limit_s} s"), |status| status.to_string());
+        Ok(Ended::Died(format!("{why}: {}", tail(&complaint))))
     }
 }
 

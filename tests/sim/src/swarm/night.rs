@@ -123,17 +123,25 @@ fn run_one(
         sum.broken.push((seed, violations));
     }
     if sum.seeds.is_multiple_of(50) {
-        let hours = sum.simulated_ms as f64 / 3_600_000.0;
-        say(format!("{} seeds, {hours:.2} simulated hours, {} broken", sum.seeds, sum.broken.len()));
+        let hours = hours(sum.simulated_ms);
+        say(format!(
+            "{} seeds, {hours:.2} simulated hours, {} broken",
+            sum.seeds,
+            sum.broken.len()
+        ));
     }
     Ok(())
 }
 
+/// Milliseconds as hours.
+fn hours(ms: u64) -> f64 {
+    Duration::from_millis(ms).as_secs_f64() / 3600.0
+}
+
 fn close(night: &Night, sum: &Sum, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
-    let hours = |ms: u64| ms as f64 / 3_600_000.0;
-    let rate = sum.simulated_ms as f64 / sum.cpu_ms.max(1) as f64;
+    let rate = sum.simulated_ms / sum.cpu_ms.max(1);
     say(format!(
-        "{} seeds from {}: {:.2} simulated hours in {:.2} hours of processor time, {rate:.0} times life",
+        "{} seeds from {}: {:.2} simulated hours in {:.2} hours of processor time, {rate} times life",
         sum.seeds,
         night.from,
         hours(sum.simulated_ms),

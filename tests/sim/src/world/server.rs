@@ -262,15 +262,12 @@ async fn live(
         why = node.fatal() => Some(why),
         _ = stop.wait_for(|stop| *stop) => None,
     };
-    match why {
-        Some(why) => {
-            drop(node);
-            set(Standing::Failed(why), None);
-        }
-        None => {
-            node.shutdown().await;
-            set(Standing::Ended, None);
-        }
+    if let Some(why) = why {
+        drop(node);
+        set(Standing::Failed(why), None);
+    } else {
+        node.shutdown().await;
+        set(Standing::Ended, None);
     }
 }
 

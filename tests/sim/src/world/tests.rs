@@ -7,7 +7,8 @@ use zoolet_client::{ClientOptions, CreateMode, Version};
 use super::*;
 
 fn ensemble(seed: u64, servers: u8) -> World {
-    let mut world = World::new(seed, configs(servers, |config| config.ensemble.tick_time_ms = 1000));
+    let mut world =
+        World::new(seed, configs(servers, |config| config.ensemble.tick_time_ms = 1000));
     for server in (1..=servers).map(ServerId) {
         world.start(server);
     }
