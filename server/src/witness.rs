@@ -10,7 +10,7 @@ use zoolet_storage::{LogPosition, Wal};
 
 /// Looks on. All calls come from the server's own thread, and must not block.
 pub trait Witness: Debug + Send + Sync + 'static {
-    /// The log is open. From now on it is written by whoever calls [`Wal::write_waiting`].
+    /// The log is open. From now on it is written by calls of [`Wal::write_waiting`] alone.
     fn log_opened(&self, log: Weak<Wal>);
 
     /// A batch of the log was applied.

@@ -48,7 +48,7 @@ struct Arguments {
     /// Faults of the plan that are left out, by their numbers
     #[arg(long, value_delimiter = ',')]
     without: Vec<usize>,
-    /// Runs seeds for so many seconds, instead of one
+    /// Runs seeds for this number of seconds, instead of one
     #[arg(long, conflicts_with = "seed")]
     night: Option<u64>,
     /// The first seed of them, instead of any number
@@ -123,7 +123,7 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
         return Ok(status.success());
     }
     trace::show(arguments.trace);
-    // The trace takes them, whoever logs.
+    // The trace takes what servers and clients log.
     let _ = tracing::subscriber::set_global_default(trace::Logs);
     let outcome = run::run(&arguments.options(seed));
     let checked = checks::all(&outcome.history, &checks::Options::default());
@@ -198,6 +198,6 @@ fn say(text: &str) {
 }
 
 fn complain(text: &str) {
-    // Where nobody reads, nobody is told.
+    // Without a reader there is no one to complain to.
     let _ = writeln!(io::stderr(), "zoolet-sim: {text}");
 }

@@ -277,8 +277,8 @@ impl Drawer {
             0 => ("one alone", Box::new(move |a, b| a == one || b == one)),
             1 => ("halves", Box::new(move |a, b| half.contains(&a) != half.contains(&b))),
             2 => ("all alone", Box::new(|_, _| true)),
-            3 => ("one is deaf", Box::new(move |_, b| b == one)),
-            4 => ("one is mute", Box::new(move |a, _| a == one)),
+            3 => ("one hears no other", Box::new(move |_, b| b == one)),
+            4 => ("one is not heard", Box::new(move |a, _| a == one)),
             5 => ("a pair", Box::new(move |a, b| (a, b) == (one, next) || (b, a) == (one, next))),
             6 => {
                 let count = self.frame.servers;

@@ -35,7 +35,7 @@ pub struct Planned {
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A server ends as `kill -9` does it, after so many turns of its tasks; it is started again
+    /// A server ends as `kill -9` does it, after some turns of its tasks; it is started again
     /// behind the span.
     Kill {
         /// Whom.

@@ -111,6 +111,10 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    #[allow(
+        clippy::match_wildcard_for_single_variants,
+        reason = "in builds for tests of a later release"
+    )]
     fn run(
         &mut self,
         (term, origin): (Term, Origin),
@@ -146,12 +150,7 @@ impl Step<'_> {
             #[allow(
                 unreachable_patterns,
                 clippy::wildcard_enum_match_arm,
-                clippy::match_wildcard_for_single_variants,
                 reason = "a made-up command of a later release, in builds for its tests alone"
-            )]
-            #[allow(
-                clippy::match_wildcard_for_single_variants,
-                reason = "a made-up operation is for tests of the replica"
             )]
             _ => Err(ErrorCode::Unimplemented),
         }

@@ -45,7 +45,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// How long so many bytes take from now on, and whether they were lost at first.
+    /// How long some bytes take from now on, and whether they were lost at first.
     pub(super) fn span(
         &mut self,
         now: SimTime,

@@ -120,7 +120,7 @@ enum Arrival {
     Refusal {
         call: u64,
     },
-    /// The caller's machine has to call again if nobody has answered.
+    /// The caller's machine has to call again without an answer.
     Again {
         call: u64,
         from: (MachineId, SocketAddr),
@@ -176,7 +176,7 @@ impl Network {
         state.machines.entry(machine).or_default().is_up = true;
     }
 
-    /// A machine loses its power: no one is told.
+    /// A machine loses its power, without a word to the others.
     pub fn power_off(&self, machine: MachineId) {
         let mut state = self.lock();
         let presence = state.machines.entry(machine).or_default();
@@ -239,7 +239,7 @@ impl Network {
         self.lock().figures
     }
 
-    /// How many connections there are, and what of them nobody has read, in bytes.
+    /// How many connections there are, and the bytes that were not read.
     pub fn load(&self) -> (usize, usize) {
         let state = self.lock();
         (state.pipes.len() / 2, state.pipes.values().map(Pipe::unread).sum())
@@ -352,7 +352,7 @@ impl State {
     fn answered(&mut self, call: u64, (write, read): (PipeId, PipeId)) {
         let waiting = self.calls.get(&call).filter(|call| call.outcome.is_none());
         let Some(machine) = waiting.map(|call| call.from) else {
-            // Nobody wants it any more: the other side learns that.
+            // The caller has given up: the other side learns that.
             self.figures.unwanted += 1;
             return self.give_up(write);
         };

@@ -60,7 +60,7 @@ impl Pipe {
         }
     }
 
-    /// The bytes that have arrived and that nobody has read.
+    /// The bytes that have arrived and were not read.
     pub(super) fn unread(&self) -> usize {
         self.readable.len()
     }

@@ -34,7 +34,7 @@ impl Bench {
         self.runtime.spawn(work)
     }
 
-    /// Lets so many milliseconds go by.
+    /// Goes on by some milliseconds.
     fn go(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now = self.now + Duration::from_millis(1);
@@ -141,17 +141,17 @@ fn a_machine_that_lost_its_power_says_so_when_it_is_back() {
     let (mut caller, callee) = bench.connected();
     bench.network.power_off(TWO);
     drop(callee);
-    let (go_on, told) = tokio::sync::oneshot::channel();
+    let (go_on, waits) = tokio::sync::oneshot::channel();
     let using = bench.spawn(async move {
         caller.write_all(b"lost").await.unwrap();
-        told.await.unwrap();
+        waits.await.unwrap();
         caller.write_all(b"answered").await.unwrap();
         caller.read_u8().await.unwrap_err().kind()
     });
     bench.go(1000);
     bench.network.power_on(TWO);
     bench.go(1000);
-    assert!(!using.is_finished(), "no one has told it");
+    assert!(!using.is_finished(), "it knows nothing of it");
     go_on.send(()).unwrap();
     bench.go(5);
     assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);

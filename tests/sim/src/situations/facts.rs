@@ -1,4 +1,4 @@
-//! What of a run the situations are told from.
+//! What of a run shows its situations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Situations that are worth coming into: a night counts in how many of its seeds each came up, and
 //! says which did not.
 //!
-//! They are told from what servers log, from the plan of the faults, and from what clients saw.
+//! They show in what servers log, in the plan of the faults, and in what clients saw.
 
 mod facts;
 mod list;

@@ -6,7 +6,7 @@ use std::io;
 use super::child::{Child, Ended};
 use crate::run::Options;
 
-/// Drops faults and clients while the run breaks the same promise. `say` is told what is tried.
+/// Drops faults and clients while the run breaks the same promise. `say` gets what is tried.
 pub fn minimize(
     options: &Options,
     faults: usize,

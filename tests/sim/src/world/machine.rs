@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Lets the machine have so much true time. What is to be done in it is done.
+    /// Gives the machine some true time. What is to be done in it is done.
     pub(crate) fn step(&mut self, span: Duration) {
         let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let local = u128::from(span_ns) * u128::from(self.rate) / u128::from(TRUE_RATE);

@@ -236,7 +236,7 @@ impl Server {
         }
     }
 
-    /// Lets it have so much true time.
+    /// Gives it some true time.
     pub(crate) fn step(&mut self, span: Duration) {
         self.machine.step(span);
     }
