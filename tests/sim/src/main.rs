@@ -126,7 +126,7 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
     // The trace takes what servers and clients log.
     let _ = tracing::subscriber::set_global_default(trace::Logs);
     let outcome = run::run(&arguments.options(seed));
-    let checked = checks::all(&outcome.history, &checks::Options::default());
+    let checked = checks::all(&outcome.history, &run::check_options());
     let met = situations::met(&outcome);
     let report = Report::of(seed, &outcome, &checked, met);
     if arguments.report {

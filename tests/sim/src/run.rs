@@ -9,6 +9,7 @@ use zoolet_server::embed::config::ServerConfig;
 
 use crate::SimTime;
 use crate::chance::Chance;
+use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
 use crate::history::{ClientNumber, History, What};
 use crate::load::{ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
@@ -87,6 +88,8 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
         config.session.timeout_ms_max = 20 * tick_ms;
         config.auth.super_digest = Some(SUPER_DIGEST.to_owned());
         config.limits.connections_per_address_max = 0;
+        config.znodes.ttl_enabled = true;
+        config.znodes.reap_interval_ms = 2000;
     }
 }
 
@@ -135,6 +138,15 @@ pub fn plan(options: &Options) -> Vec<Planned> {
     let mut plan = faults::draw(options.seed, frame(options), options.kinds.as_deref());
     plan.retain(|planned| !options.without.contains(&planned.number));
     plan
+}
+
+/// What the checks have to know of all runs.
+pub fn check_options() -> checks::Options {
+    checks::Options {
+        clock_error_permille: 100,
+        super_digest: Some(SUPER_DIGEST.to_owned()),
+        ..checks::Options::default()
+    }
 }
 
 /// Carries a run out.
