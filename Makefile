@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus sim
 
 check: fmt clippy check_each doc deny
 
@@ -111,6 +111,14 @@ torture_languages:
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture
+
+# Whole ensembles on simulated network, disks, clocks and chance. SEED=7 is one run, with TRACE=1 step by
+# step, with MINIMIZE=1 made smaller; SECS=3600 runs seeds for an hour, SEEDS=20 no more than these, FROM=1
+# from this one on; ARGS=… are options of the program (docs/testing.md).
+sim:
+	cargo run -q -p zoolet-sim -- $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
+		$(if $(ARGS),$(if $(TRACE),--trace),--night=$(or $(SECS),600) $(if $(FROM),--from=$(FROM)) $(if $(SEEDS),--seeds=$(SEEDS)) \
+		--commit=$(shell git rev-parse --short HEAD) $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
 # BUG=due for those that the gate runs now, GROUP=0 to 6, or all. NOTHING=1 runs the same suites

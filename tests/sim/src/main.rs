@@ -51,6 +51,9 @@ struct Arguments {
     /// Runs seeds for this number of seconds, instead of one
     #[arg(long, conflicts_with = "seed")]
     night: Option<u64>,
+    /// At most this number of seeds
+    #[arg(long, requires = "night")]
+    seeds: Option<u64>,
     /// The first seed of them, instead of any number
     #[arg(long)]
     from: Option<u64>,
@@ -182,6 +185,7 @@ fn many(arguments: &Arguments, time: Duration) -> io::Result<bool> {
     let plan = Night {
         from,
         time,
+        seeds_max: arguments.seeds.unwrap_or(u64::MAX),
         jobs: arguments.jobs.unwrap_or(cores),
         twice: arguments.twice,
         options: arguments.options(0),

@@ -22,6 +22,8 @@ pub struct Night {
     pub from: u64,
     /// For how long new runs begin.
     pub time: Duration,
+    /// How many runs there are at most.
+    pub seeds_max: u64,
     /// How many runs go on side by side.
     pub jobs: usize,
     /// How many of the first seeds are run twice, to compare their traces.
@@ -77,6 +79,9 @@ pub fn night(night: &Night, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
             scope.spawn(|| {
                 while begun.elapsed() < night.time {
                     let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= night.seeds_max {
+                        return;
+                    }
                     let seed = night.from.wrapping_add(number);
                     if let Err(error) = run_one(night, seed, number < night.twice, &sum, say) {
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
