@@ -127,11 +127,11 @@ impl Service {
         &mut self,
         connection: Connection,
         (xid, zxid): (Xid, Zxid),
-        result: Result<Reply, ErrorCode>,
+        result: &Result<Reply, ErrorCode>,
     ) {
         self.send(connection, |out| {
             ReplyHeader { xid, zxid, err: result.as_ref().err().copied() }.encode(out);
-            if let Ok(reply) = &result {
+            if let Ok(reply) = result {
                 reply.encode(out);
             }
         });
@@ -190,11 +190,11 @@ impl Service {
         let last = self.state.last_zxid;
         let request = match OpCode::from_i32(op).map(|op| Request::decode(op, &mut payload)) {
             None | Some(Err(DecodeError::UnknownOp(_))) => {
-                self.reply(connection, (xid, Zxid::NONE), Err(ErrorCode::Unimplemented));
+                self.reply(connection, (xid, Zxid::NONE), &Err(ErrorCode::Unimplemented));
                 return Next::Ends;
             }
             Some(Err(_)) => {
-                self.reply(connection, (xid, last), Err(ErrorCode::MarshallingError));
+                self.reply(connection, (xid, last), &Err(ErrorCode::MarshallingError));
                 return Next::Stays;
             }
             Some(Ok(request)) => request,
@@ -203,7 +203,7 @@ impl Service {
             let proved = identities(packet, Some(oracle::SUPER_DIGEST));
             let is_ip = packet.scheme.as_deref() == Some("ip");
             if proved.is_empty() && !is_ip {
-                self.reply(connection, (xid, Zxid(0)), Err(ErrorCode::AuthFailed));
+                self.reply(connection, (xid, Zxid(0)), &Err(ErrorCode::AuthFailed));
                 return Next::Ends;
             }
             if let Some(peer) = self.peers.get_mut(&connection) {
@@ -220,7 +220,7 @@ impl Service {
         let result = self.carry_out(connection, &request);
         let xid = if request == Request::Ping { Xid::PING } else { xid };
         let zxid = self.state.last_zxid;
-        self.reply(connection, (xid, zxid), result);
+        self.reply(connection, (xid, zxid), &result);
         if request == Request::CloseSession { Next::Ends } else { Next::Stays }
     }
 
