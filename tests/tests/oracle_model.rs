@@ -210,11 +210,11 @@ impl Service {
                 let new: Vec<_> = proved.into_iter().filter(|id| !peer.ids.contains(id)).collect();
                 peer.ids.extend(new);
             }
-            self.reply(connection, (xid, Zxid(0)), Ok(Reply::Empty));
+            self.reply(connection, (xid, Zxid(0)), &Ok(Reply::Empty));
             return Next::Stays;
         }
         if let Request::Sasl(_) = request {
-            self.reply(connection, (xid, Zxid(0)), Ok(Reply::Sasl(None)));
+            self.reply(connection, (xid, Zxid(0)), &Ok(Reply::Sasl(None)));
             return Next::Stays;
         }
         let result = self.carry_out(connection, &request);

@@ -7,7 +7,7 @@ use zoolet_jute::{Acl, Id, SessionId, perms};
 use super::path;
 use super::znode::{Kind, Znode};
 
-/// All znodes. Every change goes through [`Tree::put`], so that a multi can be undone.
+/// All znodes. Every change goes through `put`, so that a multi can be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     znodes: BTreeMap<String, Znode>,
