@@ -184,7 +184,7 @@ impl Node {
             audit: audit.clone(),
             history: history.clone(),
         };
-        let started = Self::join(prepared).await;
+        let started = Box::pin(Self::join(prepared)).await;
         if let Some(audit) = audit {
             if started.is_ok() {
                 audit.started();

@@ -12,7 +12,7 @@ use zoolet_storage::{
     Disk, Entry, LogIndex, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
 };
 
-use crate::consensus::{Applier, Term};
+use crate::consensus::Applier;
 use crate::fatal::Fatal;
 use crate::node_id::NodeId;
 use crate::raft::log_store::LogStore;
@@ -26,7 +26,7 @@ use crate::snapshots::{Chunks, Snapshots, Staged, StateSnapshot};
 struct EmptyState;
 
 impl Applier for EmptyState {
-    fn apply(&self, _: Vec<(Term, Bytes)>, _: LogPosition) {}
+    fn apply(&self, _: Vec<(LogPosition, Bytes)>, _: LogPosition) {}
 
     fn is_checkpoint(&self, _: LogIndex) -> bool {
         false

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{
-    Batch, Boot, FeatureLevel, Input, Levels, Origin, ProposalNumber, Role, Term, Written,
+    Batch, Boot, FeatureLevel, Input, Levels, Origin, ProposalNumber, Role, Written,
 };
+use zoolet_storage::LogPosition;
 
 use super::gate::Gate;
 use crate::clock::{Clock, RealClock};
