@@ -265,3 +265,44 @@ fn changed_files_hold_for_new_connections() {
         assert_eq!(before.session().id, session.id, "its connection was not touched");
     });
 }
+
+/// A new list holds for new connections, and a restart ends those of before (`docs/tls.md`).
+#[test]
+fn a_revoked_client_keeps_its_connection_until_the_server_restarts() {
+    let authority = Authority::new("authority");
+    let list = authority.revoke(&[9]);
+    let mut servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .property("client.certReload", "true")
+        .property("ssl.crlFile", &list.display().to_string())
+        .start()
+        .unwrap();
+    let address = servers.connect_string();
+    let issue = |name: &str, number: u64| {
+        authority.issue(name, &[], |params| params.serial_number = Some(number.into()))
+    };
+    let (alice, bob) = (issue("alice", 7), issue("bob", 8));
+    run(async {
+        let open = authority.options(Some(&alice)).connect(&address).await.unwrap();
+        create_for(&open, "/alice", "CN=alice").await;
+        authority.revoke(&[9, 7]);
+        let refused = async {
+            let new = || authority.options(Some(&alice)).connect_timeout(REFUSED_WITHIN);
+            while let Ok(client) = new().connect(&address).await {
+                client.close().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        timeout(SOON, refused).await.expect("the new list is in force");
+        // With its identity; another connection would be refused.
+        assert!(open.get("/alice").await.is_ok());
+        authority.options(Some(&bob)).connect(&address).await.unwrap().close().await.unwrap();
+
+        servers.kill(0).unwrap();
+        servers.restart(0).unwrap();
+        let bob = authority.options(Some(&bob)).connect(&address).await.unwrap();
+        assert!(bob.exists("/").await.unwrap().is_some());
+        let lost = timeout(REFUSED_WITHIN, open.get("/alice")).await;
+        assert!(!matches!(lost, Ok(Ok(_))), "the revoked client goes on");
+    });
+}
