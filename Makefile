@@ -33,9 +33,10 @@ package:
 		-p zoolet-history -p zoolet-storage -p zoolet-migrate -p zoolet-server -p zoolet-console \
 		-p zoolet-http -p zoolet --allow-dirty
 
-# The release archive in target/dist, with static programs (docs/install.md).
+# The release archive in target/dist, with static programs (docs/install.md). DIST_PROFILE=quick is for
+# tries: it builds in a part of the time.
 dist:
-	server/package/build
+	DIST_PROFILE='$(DIST_PROFILE)' server/package/build
 
 # The Debian package and the container image, from the programs of the archive.
 deb: dist
@@ -55,9 +56,10 @@ test:
 
 # The longer tiers.
 
-# kazoo's own suite on Apache ZooKeeper and on zoolet, side by side.
+# kazoo's own suite on Apache ZooKeeper and on zoolet, or on one of them: SERVERS=zoolet.
 kazoo:
-	ZOOLET_TIER=kazoo cargo test --workspace --test kazoo_suite -- --nocapture --test-threads=1
+	ZOOLET_TIER=kazoo cargo test --workspace --test kazoo_suite -- $(if $(SERVERS),on_$(SERVERS)) \
+		--nocapture --test-threads=1
 
 # A million operations against the oracle; SEED=… replays.
 oracle:

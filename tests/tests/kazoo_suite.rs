@@ -56,7 +56,7 @@ fn columns(name: &str, missing: &[&String], outcomes: &Outcomes) -> String {
 }
 
 #[test]
-fn every_test_that_passes_on_apache_is_listed() {
+fn all_that_passes_is_listed_on_apache() {
     if !wanted(&["python3", "java", "mvn"]) {
         return;
     }
@@ -76,7 +76,7 @@ fn every_test_that_passes_on_apache_is_listed() {
 }
 
 #[test]
-fn every_test_that_passes_on_apache_passes_on_zoolet() {
+fn all_that_is_listed_passes_on_zoolet() {
     if !wanted(&["python3"]) {
         return;
     }
