@@ -12,6 +12,7 @@ use openraft::impls::leader_id_std;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
+use zoolet_replica::Term;
 use zoolet_storage::{LogPosition, SnapshotReader};
 
 use super::types::{
@@ -337,6 +338,11 @@ pub(crate) fn snapshot_meta(
 /// Returns a vote, as the log keeps it.
 pub(crate) fn vote_bytes(vote: LeaderVote) -> Bytes {
     encode_vote(&vote_of(vote))
+}
+
+/// Returns the term of a vote that is in the log; `None` if it cannot be read.
+pub(crate) fn vote_term(vote: Bytes) -> Option<Term> {
+    decode_vote(vote).ok().map(|vote| Term(vote.leader_id.term))
 }
 
 /// Returns the batch in a log entry; `None` if the entry has another purpose.

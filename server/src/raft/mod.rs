@@ -20,6 +20,6 @@ mod tests;
 pub(crate) use self::adapter::{RaftConfig, RaftParts, start};
 pub(crate) use self::codec::{
     append_refusal, batch_of, founding_of, last_of, membership_entry, snapshot_meta, vote_bytes,
-    with_founding,
+    vote_term, with_founding,
 };
 pub(crate) use self::signals::PeerSignals;

@@ -6,7 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use zoolet_replica::Term;
 use zoolet_storage::{LogIndex, LogPosition, Wal};
+
+use crate::raft::vote_term;
 
 /// What was committed here.
 #[derive(Debug)]
@@ -37,14 +40,20 @@ impl Committed {
         Self { wal, applied, reported: Mutex::default() }
     }
 
-    /// The first of these entries, which a peer says it has, that contradicts what was committed
-    /// here. Each one is reported once.
+    /// The first of these entries, which a leader of this term says it has, that contradicts what
+    /// was committed here. Each one is reported once.
+    ///
+    /// A leader that was replaced contradicts nothing: its last entries may never have been
+    /// committed, and openraft refuses what it sends.
     pub(super) fn contradicts(
         &self,
-        peer: u64,
+        (peer, term): (u64, Term),
         entries: impl IntoIterator<Item = LogPosition>,
     ) -> Option<Contradiction> {
         let (state, applied) = (self.wal.state(), *self.applied.borrow());
+        if Some(term) < state.vote.and_then(vote_term) {
+            return None;
+        }
         let applied = applied.map(|last| (last.index, last.term));
         let committed = state.committed.map(|last| (last.index, last.term));
         let through = applied.max(committed)?.0;
@@ -77,5 +86,43 @@ impl Committed {
                  and the states of all servers are compared to find out which one is wrong"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use zoolet_storage::{Entry, MemoryDisk, WalOptions};
+
+    use super::*;
+    use crate::node_id::NodeId;
+    use crate::raft::testing::{blank_entry, saved_vote};
+
+    fn at(term: u64, index: u64) -> LogPosition {
+        LogPosition { term, node: 0, index: LogIndex(index) }
+    }
+
+    /// A server that has applied an entry of term 3, and has voted in this term since.
+    fn committed_in_term_3(vote: u64) -> Committed {
+        let disk = Arc::new(MemoryDisk::new());
+        let (wal, _) = Wal::open(disk, Path::new("wal"), WalOptions::default()).unwrap();
+        wal.save_vote(saved_vote(vote, NodeId(1)), Box::new(|_| {})).unwrap();
+        let (kind, body) = blank_entry();
+        let entry = |position| Entry { position, kind, body: body.clone() };
+        wal.append(vec![entry(at(1, 1)), entry(at(3, 2))], Box::new(|_| {})).unwrap();
+        Committed::new(Arc::new(wal), watch::Sender::new(Some(at(3, 2))).subscribe())
+    }
+
+    /// Found by the simulator: the last appends of a leader that was cut off arrive when its entries
+    /// have been replaced, and were taken for a contradiction.
+    #[test]
+    fn a_leader_that_was_replaced_contradicts_no_one() {
+        let committed = committed_in_term_3(3);
+        assert_eq!(committed.contradicts((2, Term(2)), [at(1, 1), at(2, 2)]), None);
+        let contradiction = Contradiction { index: LogIndex(2), ours: 3, theirs: 2 };
+        assert_eq!(committed.contradicts((2, Term(3)), [at(2, 2)]), Some(contradiction));
+        assert_eq!(committed.contradicts((2, Term(4)), [at(2, 2)]), Some(contradiction));
+        assert_eq!(committed_in_term_3(5).contradicts((2, Term(4)), [at(2, 2)]), None);
     }
 }

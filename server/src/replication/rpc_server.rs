@@ -174,7 +174,7 @@ impl RpcServer {
 
     fn append(&self, from: u64, body: Reader) -> io::Result<LaterAnswer> {
         let Append { term, suspects_quorum, positions, take } = self.handle.append(body)?;
-        if self.committed.contradicts(from, positions).is_some() {
+        if self.committed.contradicts((from, term), positions).is_some() {
             return Ok(Box::pin(async { Some(append_refusal()) }));
         }
         let (handle, leader_contact) = (self.handle.clone(), Arc::clone(&self.leader_contact));
@@ -259,7 +259,8 @@ impl RpcServer {
         if founding != 0 && founding != self.identity.founding() {
             return Err(io::Error::other("a snapshot of another founding"));
         }
-        self.check_snapshot(from, LogPosition { term: name.term, node: 0, index: name.index })?;
+        let last = LogPosition { term: name.term, node: 0, index: name.index };
+        self.check_snapshot((from, vote.term), last)?;
         let mut receiving = self.receiving.lock().await;
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
@@ -270,7 +271,7 @@ impl RpcServer {
     }
 
     /// openraft would end the process over a snapshot that contradicts what was committed here.
-    fn check_snapshot(&self, from: u64, last: LogPosition) -> io::Result<()> {
+    fn check_snapshot(&self, from: (u64, Term), last: LogPosition) -> io::Result<()> {
         match self.committed.contradicts(from, [last]) {
             Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
             None => Ok(()),
@@ -315,7 +316,7 @@ impl RpcServer {
             }
         };
         if let Some(last) = last_of(&reader)? {
-            self.check_snapshot(from, last)?;
+            self.check_snapshot((from, vote.term), last)?;
         }
         let installing = self.handle.install(vote, reader)?;
         Ok(Answer::Later(Box::pin(async move {

@@ -8,6 +8,7 @@ use zoolet_jute::{ErrorCode, Reply, Request, SessionId, WatcherEvent, Xid, Zxid}
 use zoolet_replica::ServerId;
 
 use crate::SimTime;
+use crate::faults::Kind;
 use crate::trace;
 
 /// A client of a run, from 0: one program that holds one session after another.
@@ -218,6 +219,31 @@ pub struct Stop {
     pub until: SimTime,
 }
 
+/// Something that should not happen on a machine that nothing is done to: a line of a log with the level
+/// ERROR, a panic, or the end of a server that was not asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// When.
+    pub at: SimTime,
+    /// The server, if it is one's.
+    pub server: Option<ServerId>,
+    /// What was said about it.
+    pub text: String,
+}
+
+/// A fault of one server's disk, which may make trouble there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// Which.
+    pub kind: Kind,
+    /// Whose disk.
+    pub server: ServerId,
+    /// From when on.
+    pub from: SimTime,
+    /// Until when.
+    pub until: SimTime,
+}
+
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -229,6 +255,10 @@ pub struct History {
     pub gauges: Vec<Gauge>,
     /// When clients' machines stood still.
     pub stops: Vec<Stop>,
+    /// What servers and clients have logged as errors, and servers that have ended by themselves.
+    pub troubles: Vec<Trouble>,
+    /// The faults of disks.
+    pub strikes: Vec<Strike>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::panic;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use clap::Parser;
 use zoolet_sim::faults::Kind;
 use zoolet_sim::report::Report;
 use zoolet_sim::run::{self, Options};
-use zoolet_sim::swarm::{Night, minimize, night};
+use zoolet_sim::swarm::{Child, Night, minimize, night};
 use zoolet_sim::{checks, situations, trace};
 
 /// The variable from which the process takes its chance.
@@ -48,6 +49,12 @@ struct Arguments {
     /// Faults of the plan that are left out, by their numbers
     #[arg(long, value_delimiter = ',')]
     without: Vec<usize>,
+    /// Clients that do nothing, by their numbers
+    #[arg(long, value_delimiter = ',')]
+    idle: Vec<u8>,
+    /// When all faults are ended, in simulated milliseconds
+    #[arg(long)]
+    heal_at_ms: Option<u64>,
     /// Runs seeds for this number of seconds, instead of one
     #[arg(long, conflicts_with = "seed")]
     night: Option<u64>,
@@ -112,6 +119,8 @@ impl Arguments {
             secs: self.secs,
             kinds: self.kinds.clone(),
             without: self.without.clone(),
+            idle: self.idle.clone(),
+            heal_at_ms: self.heal_at_ms,
         }
     }
 }
@@ -128,6 +137,11 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
     trace::show(arguments.trace);
     // The trace takes what servers and clients log.
     let _ = tracing::subscriber::set_global_default(trace::Logs);
+    let shown = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        trace::panicked(info);
+        shown(info);
+    }));
     let outcome = run::run(&arguments.options(seed));
     let checked = checks::all(&outcome.history, &run::check_options());
     let met = situations::met(&outcome);
@@ -165,8 +179,8 @@ fn print(report: &Report) {
 
 fn minimized(arguments: &Arguments, seed: u64) -> io::Result<bool> {
     let options = arguments.options(seed);
-    let faults = run::plan(&options).len();
-    match minimize(&options, faults, &mut |text| say(&text))? {
+    let run = &mut |options: &Options| Ok(Child { options: options.clone() }.run()?.promises());
+    match minimize(&options, &run::size(&options), run, &mut |text| say(&text))? {
         None => {
             say("no promise was broken");
             Ok(true)

@@ -27,7 +27,9 @@ pub struct Report {
     pub checked: BTreeMap<String, u64>,
     /// The situations that came up.
     pub situations: Vec<String>,
-    /// The promises that were broken.
+    /// The names of the promises that were broken, once each, in the order in which they were.
+    pub promises: Vec<String>,
+    /// What broke them.
     pub violations: Vec<String>,
     /// The hash of the trace.
     pub trace: String,
@@ -41,6 +43,12 @@ impl Report {
         checked: &checks::Report,
         situations: Vec<String>,
     ) -> Self {
+        let mut promises: Vec<String> = Vec::new();
+        for violation in &checked.violations {
+            if !promises.iter().any(|known| known == violation.promise) {
+                promises.push(violation.promise.to_owned());
+            }
+        }
         let faults = outcome.faults.iter().map(|(kind, count)| (kind.name().to_owned(), *count));
         Self {
             seed,
@@ -51,6 +59,7 @@ impl Report {
             faults: faults.collect(),
             checked: checked.counts.named(),
             situations,
+            promises,
             violations: checked.violations.iter().map(ToString::to_string).collect(),
             trace: format!("{:016x} of {} lines", outcome.trace.0, outcome.trace.1),
         }

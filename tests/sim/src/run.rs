@@ -10,10 +10,11 @@ use zoolet_server::embed::config::ServerConfig;
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::checks;
-use crate::faults::{self, Frame, Kind, Nemesis, Planned};
-use crate::history::{ClientNumber, History, What};
+use crate::faults::{self, Fault, Frame, Kind, Nemesis, Planned};
+use crate::history::{ClientNumber, History, Strike, Trouble, What};
 use crate::load::{ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::Figures;
+use crate::swarm::Size;
 use crate::trace::{self, Mark};
 use crate::world::{World, configs, member};
 
@@ -41,6 +42,10 @@ pub struct Options {
     pub kinds: Option<Vec<Kind>>,
     /// The faults of the plan that are left out, by their numbers.
     pub without: Vec<usize>,
+    /// The clients that do nothing, by their numbers: the others and the plan stay as they are.
+    pub idle: Vec<u8>,
+    /// When all faults are ended, in simulated milliseconds: the plan stays as it is until then.
+    pub heal_at_ms: Option<u64>,
 }
 
 /// What came out of a run.
@@ -140,6 +145,13 @@ pub fn plan(options: &Options) -> Vec<Planned> {
     plan
 }
 
+/// What a run could be made smaller by.
+pub fn size(options: &Options) -> Size {
+    let Frame { clients, from, until, .. } = frame(options);
+    let faults = plan(options).into_iter().map(|planned| planned.number).collect();
+    Size { faults, clients, from_ms: from.ms(), until_ms: until.ms() }
+}
+
 /// What the checks have to know of all runs.
 pub fn check_options() -> checks::Options {
     checks::Options {
@@ -153,6 +165,7 @@ pub fn check_options() -> checks::Options {
 pub fn run(options: &Options) -> Outcome {
     let seed = options.seed;
     let Frame { servers, clients, until, .. } = frame(options);
+    let until = options.heal_at_ms.map_or(until, |ms| until.min(SimTime::from_ms(ms)));
     let mut world = World::new(seed, configs(servers, draw_config(seed)));
     let plan = plan(options);
     trace::of("run");
@@ -164,7 +177,7 @@ pub fn run(options: &Options) -> Outcome {
     let (stop, stopped) = watch::channel(false);
     let load = load(seed, servers);
     let mut lives = BTreeMap::new();
-    for client in 0..clients {
+    for client in (0..clients).filter(|client| !options.idle.contains(client)) {
         start_client(&mut world, (seed, &load), (client, 0), &stopped);
         lives.insert(client, 0_u64);
     }
@@ -180,6 +193,9 @@ pub fn run(options: &Options) -> Outcome {
     let mut history = world.recorder.take();
     history.healed_at = healed_at;
     history.ended_at = world.now();
+    let marks = trace::take_marks();
+    history.troubles = troubles(&marks, &nemesis.failures);
+    history.strikes = plan.iter().filter_map(strike).collect();
     Outcome {
         history,
         plan,
@@ -190,7 +206,40 @@ pub fn run(options: &Options) -> Outcome {
         clients,
         simulated: world.now() - SimTime::default(),
         trace: trace::summary(),
-        marks: trace::take_marks(),
+        marks,
+    }
+}
+
+/// What should not happen without a reason.
+fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Trouble> {
+    let logged = marks.iter().filter(|mark| mark.is_trouble()).map(|mark| Trouble {
+        at: mark.at,
+        server: mark.server(),
+        text: mark.text.clone(),
+    });
+    let ended = failures.iter().map(|(at, server, why)| Trouble {
+        at: *at,
+        server: Some(*server),
+        text: format!("it has ended by itself: {why}"),
+    });
+    let mut all: Vec<Trouble> = logged.chain(ended).collect();
+    all.sort_by_key(|trouble| trouble.at);
+    all
+}
+
+/// The fault of a disk that one of the plan is.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of a disk")]
+fn strike(planned: &Planned) -> Option<Strike> {
+    match planned.fault {
+        Fault::Full { server } | Fault::DiskError { server, .. } | Fault::BitRot { server, .. } => {
+            Some(Strike {
+                kind: planned.fault.kind(),
+                server,
+                from: planned.at,
+                until: planned.at + planned.span,
+            })
+        }
+        _ => None,
     }
 }
 
@@ -246,9 +295,9 @@ fn restart_clients(
     (lives, stopped): (&mut BTreeMap<u8, u64>, &watch::Receiver<bool>),
 ) {
     for client in std::mem::take(&mut nemesis.clients_to_start) {
+        let Some(life) = lives.get_mut(&client) else { continue };
         world.end_client(client);
         world.recorder.note(What::ClientDied { client: ClientNumber(u32::from(client)) });
-        let life = lives.entry(client).or_default();
         *life += 1;
         let life = *life;
         start_client(world, (seed, load), (client, life), stopped);

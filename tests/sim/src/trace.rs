@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
+use std::panic::PanicHookInfo;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -22,6 +23,11 @@ const RECORD_BYTES_MAX: usize = 400;
 /// The begin of an FNV-1a hash.
 const HASH_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
 
+/// Whose lines those of all clients are.
+pub(crate) const CLIENTS: &str = "clients";
+/// The begin of the line of a panic.
+const PANIC: &str = "PANIC";
+
 /// A line of a server or of the nemesis, kept for those who look for situations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -37,6 +43,11 @@ impl Mark {
     /// The server whose line it is.
     pub fn server(&self) -> Option<ServerId> {
         self.who.strip_prefix("server ")?.parse().ok().map(ServerId)
+    }
+
+    /// Whether it is an error that was logged, or a panic.
+    pub fn is_trouble(&self) -> bool {
+        self.text.starts_with("ERROR") || self.text.starts_with(PANIC)
     }
 }
 
@@ -132,6 +143,19 @@ pub(crate) fn take_marks() -> Vec<Mark> {
     TRACE.with_borrow_mut(|trace| std::mem::take(&mut trace.marks))
 }
 
+/// Adds a panic, whosever it is. For the hook of the process.
+pub fn panicked(panic: &PanicHookInfo<'_>) {
+    TRACE.with(|trace| {
+        // One that comes out of the trace itself is only shown.
+        let Ok(mut trace) = trace.try_borrow_mut() else { return };
+        trace.line(format_args!("{PANIC} {panic}"));
+        if trace.who == CLIENTS {
+            let (at, who, text) = (trace.now, trace.who.clone(), format!("{PANIC} {panic}"));
+            trace.marks.push(Mark { at, who, text });
+        }
+    });
+}
+
 impl Trace {
     fn line(&mut self, what: fmt::Arguments<'_>) {
         let mut text = std::mem::take(&mut self.text);
@@ -142,7 +166,7 @@ impl Trace {
             self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.lines += 1;
-        if self.who != "clients" {
+        if self.who != CLIENTS {
             let (who, text) = (self.who.clone(), what.to_string());
             self.marks.push(Mark { at: self.now, who, text });
         }

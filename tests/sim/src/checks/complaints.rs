@@ -1,10 +1,17 @@
-//! What clients have complained of by themselves.
+//! What clients, servers and the world have complained of by themselves: all of it is a violation, but
+//! for the trouble that a fault of the disk must make, there and then.
+
+use std::time::Duration;
 
 use super::{Counts, Run, Violation};
-use crate::history::What;
+use crate::faults::Kind;
+use crate::history::{Strike, Trouble, What};
 
-/// Every complaint is a violation.
-pub(super) fn check(run: &Run<'_>, _: &mut Counts) -> Vec<Violation> {
+/// How long a server takes to say what a fault has done to it.
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Looks at each complaint, error, panic and end.
+pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     let mut found = Vec::new();
     for record in &run.history.records {
         if let What::Complained { client, why } = &record.what {
@@ -12,5 +19,36 @@ pub(super) fn check(run: &Run<'_>, _: &mut Counts) -> Vec<Violation> {
             found.push(Violation { promise: "complaint", at: record.at, what });
         }
     }
+    // A change that is refused is one complaint.
+    let mut strikes = run.history.strikes.clone();
+    for trouble in &run.history.troubles {
+        let excuse = strikes.iter().position(|strike| excuses(strike, trouble));
+        let Some(excuse) = excuse else {
+            let who = trouble.server.map_or("a client".to_owned(), |id| format!("server {id}"));
+            let what = format!("{who}: {}", trouble.text);
+            found.push(Violation { promise: "trouble", at: trouble.at, what });
+            continue;
+        };
+        counts.troubles_excused += 1;
+        if strikes.get(excuse).is_some_and(|strike| strike.kind == Kind::DiskError) {
+            strikes.remove(excuse);
+        }
+    }
     found
+}
+
+/// Whether this fault makes exactly this trouble.
+#[allow(clippy::wildcard_enum_match_arm, reason = "servers bear all others without a complaint")]
+fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
+    let says = |text| trouble.text.contains(text);
+    let is_there = trouble.server == Some(strike.server) && strike.from <= trouble.at;
+    is_there
+        && match strike.kind {
+            Kind::Full => says("no storage space") && trouble.at <= strike.until + REPORTED_WITHIN,
+            // It strikes at a later change.
+            Kind::DiskError => says("injected fault") || says("no storage space"),
+            // It is found when what is damaged is read.
+            Kind::BitRot => says("damaged"),
+            _ => false,
+        }
 }

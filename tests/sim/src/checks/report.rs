@@ -143,6 +143,8 @@ pub struct Counts {
     pub losses_slept: u64,
     /// Writes to guarded resources.
     pub guarded: u64,
+    /// Errors and ends of servers for which a fault of their disk is the reason.
+    pub troubles_excused: u64,
     /// Gauges.
     pub gauges: u64,
 }

@@ -37,6 +37,14 @@ impl Ended {
             Self::Died(why) => vec![format!("the run has died: {why}")],
         }
     }
+
+    /// The names of the promises that were broken, in the order in which they were.
+    pub fn promises(&self) -> Vec<String> {
+        match self {
+            Self::Reported(report) => report.promises.clone(),
+            Self::Died(_) => vec!["a run ends with a report".to_owned()],
+        }
+    }
 }
 
 /// The arguments of the program that make a run of these options.
@@ -53,6 +61,11 @@ pub fn arguments(options: &Options) -> Vec<String> {
         let numbers: Vec<String> = options.without.iter().map(ToString::to_string).collect();
         arguments.push(format!("--without={}", numbers.join(",")));
     }
+    if !options.idle.is_empty() {
+        let numbers: Vec<String> = options.idle.iter().map(ToString::to_string).collect();
+        arguments.push(format!("--idle={}", numbers.join(",")));
+    }
+    arguments.extend(options.heal_at_ms.map(|ms| format!("--heal-at-ms={ms}")));
     arguments
 }
 

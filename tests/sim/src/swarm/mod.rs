@@ -7,5 +7,5 @@ mod minimize;
 mod night;
 
 pub use self::child::{Child, Ended, arguments};
-pub use self::minimize::minimize;
+pub use self::minimize::{Size, minimize};
 pub use self::night::{Night, night};

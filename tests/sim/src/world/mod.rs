@@ -167,7 +167,7 @@ impl World {
             server.step(STEP);
             server.work_disk(self.now);
         }
-        trace::of("clients");
+        trace::of(trace::CLIENTS);
         for client in self.clients.values_mut() {
             client.step(STEP);
         }

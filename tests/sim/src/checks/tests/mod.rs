@@ -2,6 +2,7 @@
 //! check finds.
 
 mod clients;
+mod complaints;
 mod locks;
 mod log;
 mod long;
