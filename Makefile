@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus sim
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus sim chaos
 
 check: fmt clippy check_each doc deny
 
@@ -121,6 +121,14 @@ sim:
 	cargo run -q -p zoolet-sim -- $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
 		$(if $(ARGS),$(if $(TRACE),--trace),--night=$(or $(SECS),600) $(if $(FROM),--from=$(FROM)) $(if $(SEEDS),--seeds=$(SEEDS)) \
 		--commit=$(shell git rev-parse --short HEAD) $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
+
+# Whole ensembles of real processes under overlapping faults, with the simulator's load and checks; needs
+# root. Seeds go on for SECS seconds (600) from SEED on; SEED=7 alone is one run. SERVERS=3 or 5,
+# FAULT_SECS (20) of each run, KINDS=kill,stop and KEEP=1 as in docs/testing.md.
+chaos:
+	cargo build -q --workspace --example chaos
+	target/debug/examples/chaos seed=$(SEED) secs=$(SECS) servers=$(SERVERS) fault-secs=$(FAULT_SECS) \
+		kinds=$(KINDS) $(if $(KEEP),keep)
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
 # BUG=due for those that the gate runs now, GROUP=0 to 6, or all. NOTHING=1 runs the same suites

@@ -1,5 +1,5 @@
 //! The Witness seam: what a simulation sees of a server beside what goes through the other seams, and
-//! its hand on the log's writer.
+//! its hand on the log's writer. Tests of real processes look on without that hand.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,8 @@ use zoolet_storage::{LogPosition, Wal};
 
 /// Looks on. All calls come from the server's own thread, and must not block.
 pub trait Witness: Debug + Send + Sync + 'static {
-    /// The log is open. From now on it is written by calls of [`Wal::write_waiting`] alone.
+    /// The log is open. From now on it is written by calls of [`Wal::write_waiting`] alone. Not called
+    /// of one that only looks on.
     fn log_opened(&self, log: Weak<Wal>);
 
     /// A batch of the log was applied.
@@ -25,17 +26,31 @@ pub trait Witness: Debug + Send + Sync + 'static {
 
 /// A server that a witness may look at.
 #[derive(Clone, Debug, Default)]
-pub struct Watched(Option<Arc<dyn Witness>>);
+pub struct Watched {
+    witness: Option<Arc<dyn Witness>>,
+    writes_log: bool,
+}
 
 impl Watched {
-    /// A server that this witness looks at.
+    /// A server that this witness looks at, and whose log it writes.
     #[cfg(feature = "internals")]
     pub fn by(witness: Arc<dyn Witness>) -> Self {
-        Self(Some(witness))
+        Self { witness: Some(witness), writes_log: true }
+    }
+
+    /// A server that this witness looks at; its log is written by threads of its own, as without one.
+    #[cfg(feature = "internals")]
+    pub fn looked_at_by(witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), writes_log: false }
     }
 
     /// The witness, if there is one.
     pub(crate) fn witness(&self) -> Option<&Arc<dyn Witness>> {
-        self.0.as_ref()
+        self.witness.as_ref()
+    }
+
+    /// The witness that writes the log, if there is one.
+    pub(crate) fn log_writer(&self) -> Option<&Arc<dyn Witness>> {
+        self.witness().filter(|_| self.writes_log)
     }
 }

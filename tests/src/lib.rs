@@ -3,6 +3,7 @@
 pub mod apache;
 pub mod bench;
 pub mod builder;
+pub mod chaos;
 pub mod compare;
 pub mod contenders;
 pub mod faults;

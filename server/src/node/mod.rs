@@ -215,7 +215,7 @@ impl Node {
             audit,
             history,
         } = prepared;
-        if let Some(witness) = seams.watched.witness() {
+        if let Some(witness) = seams.watched.log_writer() {
             witness.log_opened(opened.write_by_hand());
         }
         let machine = HostMachine { host: Arc::clone(&host), watched: seams.watched.clone() };

@@ -269,6 +269,8 @@ pub struct History {
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     shared: Arc<Mutex<Recording>>,
+    /// Where the time of the world is read, if no one sets it.
+    clock: Option<fn() -> SimTime>,
 }
 
 #[derive(Debug, Default)]
@@ -280,8 +282,24 @@ struct Recording {
 }
 
 impl Recorder {
+    /// A recorder of the real world, whose time goes on by itself. What it notes is in no trace.
+    pub fn real(clock: fn() -> SimTime) -> Self {
+        Self { shared: Arc::default(), clock: Some(clock) }
+    }
+
     fn recording(&self) -> MutexGuard<'_, Recording> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut recording = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clock) = self.clock {
+            // Behind the lock, so that the order of the records is that of their times.
+            recording.now = clock();
+        }
+        recording
+    }
+
+    fn trace(&self, what: &What) {
+        if self.clock.is_none() {
+            trace::record(what);
+        }
     }
 
     /// The world's time goes on; what is noted from now on happens then.
@@ -303,7 +321,7 @@ impl Recorder {
 
     /// Notes something.
     pub fn note(&self, what: What) {
-        trace::record(&what);
+        self.trace(&what);
         let mut recording = self.recording();
         let at = recording.now;
         recording.history.records.push(Record { at, what });
@@ -316,7 +334,7 @@ impl Recorder {
         recording.calls += 1;
         let at = recording.now;
         let what = What::Called { call, connection, xid, request };
-        trace::record(&what);
+        self.trace(&what);
         recording.history.records.push(Record { at, what });
         call
     }

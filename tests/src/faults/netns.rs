@@ -38,6 +38,9 @@ pub fn missing() -> Option<ToolError> {
     made.is_err().then(|| ToolError::Missing { what: "the right to make namespaces".to_owned() })
 }
 
+/// The place of the tests' own end among the machines, for [`Network::cut`] and [`Network::mend`].
+pub const OUTSIDE: usize = 253;
+
 /// Which way between two sides is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
@@ -81,9 +84,20 @@ impl Network {
 
     /// Loses everything that `from` sends to `to`; the other way stays open.
     pub fn cut(&self, from: usize, to: usize) -> Result<(), ToolError> {
-        let source = self.address(from).to_string();
-        let rule = ["iptables", "-w", "-A", "INPUT", "-s", &source, "-j", "DROP"];
-        tools::run(self.on(to).args(rule))
+        self.change_cut("-A", from, to)
+    }
+
+    /// Undoes one [`Network::cut`] of this link; several of them may be in force.
+    pub fn mend(&self, from: usize, to: usize) -> Result<(), ToolError> {
+        self.change_cut("-D", from, to)
+    }
+
+    fn change_cut(&self, change: &str, from: usize, to: usize) -> Result<(), ToolError> {
+        // The tests' own end is cut off where the machine is.
+        let (at, chain, by, other) =
+            if to == OUTSIDE { (from, "OUTPUT", "-d", to) } else { (to, "INPUT", "-s", from) };
+        let other = self.address(other).to_string();
+        tools::run(self.on(at).args(["iptables", "-w", change, chain, by, &other, "-j", "DROP"]))
     }
 
     /// Loses what the machines of two sides send to each other, on one way or on both.
@@ -104,7 +118,7 @@ impl Network {
     /// Undoes every cut.
     pub fn heal(&self) -> Result<(), ToolError> {
         for machine in 0..self.machines {
-            tools::run(self.on(machine).args(["iptables", "-w", "-F", "INPUT"]))?;
+            tools::run(self.on(machine).args(["iptables", "-w", "-F"]))?;
         }
         Ok(())
     }

@@ -212,7 +212,7 @@ pub(super) fn raft_options(
         wal: WalOptions {
             segment_bytes: config.log.segment_bytes,
             salt: seams.entropy.number(),
-            mode: if seams.watched.witness().is_some() {
+            mode: if seams.watched.log_writer().is_some() {
                 WalMode::Inline
             } else {
                 WalMode::Threads

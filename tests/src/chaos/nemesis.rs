@@ -1,0 +1,206 @@
+//! The hand that carries a plan out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::clients::Clients;
+use super::fault::{Fault, Link, Planned, Whom, links_of, links_to_clients};
+use super::machine::Machine;
+use super::machines::Machines;
+use super::{ChaosError, Kind};
+
+/// How long it takes until a server that has ended by itself is started again.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// What has to be done at a time.
+#[derive(Clone, Debug)]
+enum Act {
+    Begin(Planned),
+    Start(usize),
+    GoOn(usize),
+    Mend(Vec<Link>),
+    RestartClient(u32),
+}
+
+/// Carries out a plan.
+#[derive(Debug)]
+pub(super) struct Nemesis {
+    due: BTreeMap<(Duration, u64), Act>,
+    last_number: u64,
+    /// How many faults have begun, by their kind.
+    pub(super) counts: BTreeMap<Kind, u64>,
+    /// What was done, for a person who reads it.
+    pub(super) done: Vec<String>,
+}
+
+impl Nemesis {
+    pub(super) fn new(plan: Vec<Planned>) -> Self {
+        let mut nemesis = Self {
+            due: BTreeMap::new(),
+            last_number: 0,
+            counts: BTreeMap::new(),
+            done: Vec::new(),
+        };
+        for planned in plan {
+            nemesis.at(planned.at, Act::Begin(planned));
+        }
+        nemesis
+    }
+
+    fn at(&mut self, at: Duration, act: Act) {
+        self.last_number += 1;
+        self.due.insert((at, self.last_number), act);
+    }
+
+    /// Does what is due, and has servers that have ended by themselves started again.
+    pub(super) fn work(
+        &mut self,
+        now: Duration,
+        machines: &mut Machines,
+        clients: &mut Clients<'_>,
+    ) -> Result<(), ChaosError> {
+        while let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            let act = entry.remove();
+            self.act(act, now, (machines, clients))?;
+        }
+        for (place, machine) in machines.all.iter_mut().enumerate() {
+            if machine.has_ended()? {
+                self.done.push(format!("{now:?} server {} has ended by itself", machine.id));
+                self.at(now + RESTART_AFTER, Act::Start(place));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all faults that are under way.
+    pub(super) fn heal(
+        &mut self,
+        now: Duration,
+        machines: &mut Machines,
+        clients: &mut Clients<'_>,
+    ) -> Result<(), ChaosError> {
+        while let Some(entry) = self.due.first_entry() {
+            let act = entry.remove();
+            if !matches!(act, Act::Begin(_)) {
+                self.act(act, now, (machines, clients))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn act(
+        &mut self,
+        act: Act,
+        now: Duration,
+        (machines, clients): (&mut Machines, &mut Clients<'_>),
+    ) -> Result<(), ChaosError> {
+        match act {
+            Act::Begin(planned) => {
+                self.done.push(format!("{now:?} {planned}"));
+                *self.counts.entry(planned.fault.kind()).or_default() += 1;
+                self.begin(&planned.fault, now + planned.span, (machines, clients))?;
+            }
+            Act::Start(place) => {
+                self.done.push(format!("{now:?} server {} starts", place + 1));
+                machines.start(place)?;
+            }
+            Act::GoOn(place) => {
+                self.done.push(format!("{now:?} server {} goes on", place + 1));
+                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("CONT"))?;
+            }
+            Act::Mend(links) => {
+                self.done.push(format!("{now:?} links are mended: {links:?}"));
+                for (from, to) in links {
+                    machines.network.mend(from, to)?;
+                }
+            }
+            Act::RestartClient(client) => {
+                self.done.push(format!("{now:?} client {client} starts"));
+                clients.restart(client);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        fault: &Fault,
+        end: Duration,
+        (machines, clients): (&mut Machines, &mut Clients<'_>),
+    ) -> Result<(), ChaosError> {
+        match fault {
+            Fault::Kill { server } => {
+                let Some(place) = find(*server, machines) else { return Ok(()) };
+                self.kill(place, end, machines)?;
+            }
+            Fault::KillAll => {
+                for place in 0..machines.all.len() {
+                    self.kill(place, end, machines)?;
+                }
+            }
+            Fault::Restart { server } => {
+                let Some(place) = find(*server, machines) else { return Ok(()) };
+                // One that is stopped takes the signal when it goes on.
+                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("TERM"))?;
+            }
+            Fault::Stop { server } => {
+                let Some(place) = find(*server, machines) else { return Ok(()) };
+                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("STOP"))?;
+                self.at(end, Act::GoOn(place));
+            }
+            Fault::Cut { links, .. } => self.cut(links.clone(), end, machines)?,
+            Fault::CutLeader { out, into } => {
+                let Some(leader) = machines.leader() else { return Ok(()) };
+                let links = links_of(leader, &machines.others(leader), (*out, *into));
+                self.cut(links, end, machines)?;
+            }
+            Fault::CutClients { server, out, into } => {
+                self.cut(links_to_clients(*server, (*out, *into)), end, machines)?;
+            }
+            Fault::Wipe { server } => {
+                self.kill(*server, end, machines)?;
+                machines.all.get(*server).map_or(Ok(()), Machine::wipe)?;
+            }
+            Fault::KillClient { client } => {
+                clients.kill(*client);
+                self.at(end, Act::RestartClient(*client));
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(
+        &mut self,
+        place: usize,
+        end: Duration,
+        machines: &mut Machines,
+    ) -> Result<(), ChaosError> {
+        if let Some(machine) = machines.all.get_mut(place) {
+            machine.kill()?;
+            self.at(end, Act::Start(place));
+        }
+        Ok(())
+    }
+
+    fn cut(
+        &mut self,
+        links: Vec<Link>,
+        end: Duration,
+        machines: &Machines,
+    ) -> Result<(), ChaosError> {
+        for (from, to) in &links {
+            machines.network.cut(*from, *to)?;
+        }
+        self.at(end, Act::Mend(links));
+        Ok(())
+    }
+}
+
+fn find(whom: Whom, machines: &Machines) -> Option<usize> {
+    match whom {
+        Whom::Server(place) => Some(place),
+        Whom::Leader => machines.leader(),
+    }
+}
