@@ -1,7 +1,6 @@
 //! How znodes look: text for people, JSON for programs.
 
 use std::fmt::Write as _;
-use std::str;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -88,14 +87,6 @@ pub(crate) fn acts_on_viewers(character: char) -> bool {
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
         || ('\u{202a}'..='\u{202e}').contains(&character)
         || ('\u{2066}'..='\u{2069}').contains(&character)
-}
-
-/// Data for a program: `data` when it is text, `base64` when it is not.
-pub(crate) fn data_json(data: &[u8]) -> (&'static str, Value) {
-    match str::from_utf8(data) {
-        Ok(text) => ("data", json!(text)),
-        Err(_) => ("base64", json!(STANDARD.encode(data))),
-    }
 }
 
 /// A Stat as zkCli prints it, with times in UTC.
@@ -201,8 +192,6 @@ mod tests {
         assert_eq!(name_text("/a\u{202e}b\u{2028}c\u{9b}1m"), "/a\\u{202e}b\\u{2028}c\\u{9b}1m");
         assert_eq!(data_text("a\u{2066}\n\u{feff}b".as_bytes()), "a\\u{2066}\n\\u{feff}b");
         assert_eq!(lines_text("a\r\n\tü😀"), "a\\r\n\tü😀");
-        assert_eq!(data_json(b"\xff"), ("base64", json!("/w==")));
-        assert_eq!(data_json(b"x"), ("data", json!("x")));
     }
 
     #[test]

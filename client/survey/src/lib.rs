@@ -2,11 +2,12 @@
 //! clients. `zooletctl` and the web console show it.
 //!
 //! It is a client of an ensemble, zoolet's or Apache `ZooKeeper`'s, and changes nothing. How what it
-//! finds is shown, as text or as JSON, is up to the program.
+//! finds is shown is up to the program; locks have one form in JSON ([`locks::Form`]).
 
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod data;
 pub mod four_letter;
 pub mod http;
 pub mod locks;

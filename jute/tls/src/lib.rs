@@ -5,6 +5,9 @@
 //! and return what makes a [`TlsStream`] of a connection; what is loaded later takes effect for later
 //! connections. [`LoadedTls`] loads them again when they change.
 //!
+//! [`Insiders`] connects one port of a program to another without a socket, and passes on the certificate
+//! that was verified.
+//!
 //! Without the feature `rustls` the settings are the same, and whatever would load them returns
 //! [`TlsError::NotBuilt`]: a program that has no use for TLS does without its 112 crates.
 //!
@@ -17,6 +20,7 @@ mod accepted;
 mod engine;
 mod error;
 mod hello;
+mod insiders;
 mod loaded;
 #[cfg(not(feature = "rustls"))]
 mod not_built;
@@ -30,6 +34,7 @@ pub use accepted::{Accepted, VerifiedCertificate};
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use error::{HandshakeError, TlsError, TlsFault};
 pub use hello::is_hello;
+pub use insiders::{ArrivingInsiders, Insider, Insiders, insiders};
 pub use loaded::LoadedTls;
 #[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};

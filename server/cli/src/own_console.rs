@@ -1,17 +1,16 @@
 //! The web console of a server's own HTTP port: a client of this server, by TCP where it shows what all
 //! may see, and within the program where a user has logged in with a certificate.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use tracing::info;
 use zoolet_client::{Connecting, Connector, Transport};
 use zoolet_console::{CertificateLogins, Console, ConsoleOptions, SharedConnector};
-use zoolet_http::{HttpPort, InsideHttp};
+use zoolet_http::HttpPort;
+use zoolet_server::embed::Server;
 use zoolet_server::embed::config::{HttpConfig, ServerConfig};
-use zoolet_server::embed::{Insiders, Server};
-use zoolet_tls::VerifiedCertificate;
+use zoolet_tls::{Insiders, VerifiedCertificate};
 
 /// Whether the HTTP port shows a console. It is a client like any other, and the one of a server that
 /// speaks TLS alone would need certificates of its own.
@@ -28,16 +27,16 @@ pub(crate) fn show_console(config: &HttpConfig, port: &HttpPort, server: &Server
     let Ok(servers) = reached(server.client_addr()).to_string().parse() else { return };
     let mut options = ConsoleOptions::new(servers);
     options.logins = config.console_logins;
-    let (http, inside) = (port.local_addr(), port.inside());
+    let http = port.local_addr();
     if config.command_url == "/commands"
         && let Ok(http) = reached(http).to_string().parse()
     {
         options.http = http;
     }
     let peer = SocketAddr::new(reached(http).ip(), 0);
-    let own = OwnHttp { inside: inside.clone(), peer, certificate: None };
-    options.http_connector = SharedConnector::new(own);
-    options.certificates = Some(Arc::new(OwnServer { insiders: server.insiders(), http: inside }));
+    let own = OwnServer { clients: server.insiders(), http: port.insiders() };
+    options.http_connector = inside(&own.http, peer, None);
+    options.certificates = Some(Arc::new(own));
     port.show_console(Console::new(options, &http.port().to_string()));
     info!(address = %http, "web console at /console/");
 }
@@ -56,52 +55,43 @@ fn reached(address: SocketAddr) -> SocketAddr {
 /// verified.
 #[derive(Debug)]
 struct OwnServer {
-    insiders: Insiders,
-    http: InsideHttp,
+    clients: Insiders,
+    http: Insiders,
 }
 
 impl CertificateLogins for OwnServer {
     fn servers(&self, certificate: &VerifiedCertificate, peer: SocketAddr) -> SharedConnector {
-        let (insiders, certificate) = (self.insiders.clone(), certificate.clone());
-        SharedConnector::new(OwnClients { insiders, peer, certificate })
+        inside(&self.clients, peer, Some(certificate))
     }
 
     fn http(&self, certificate: &VerifiedCertificate, peer: SocketAddr) -> SharedConnector {
-        let (inside, certificate) = (self.http.clone(), Some(certificate.clone()));
-        SharedConnector::new(OwnHttp { inside, peer, certificate })
+        inside(&self.http, peer, Some(certificate))
     }
 }
 
-/// Connects to the client port of this program's server, as the owner of a certificate.
-#[derive(Debug)]
-struct OwnClients {
-    insiders: Insiders,
+/// Returns what connects to a port of this program, for a caller with this certificate or none.
+fn inside(
+    insiders: &Insiders,
     peer: SocketAddr,
-    certificate: VerifiedCertificate,
+    certificate: Option<&VerifiedCertificate>,
+) -> SharedConnector {
+    let (insiders, certificate) = (insiders.clone(), certificate.cloned());
+    SharedConnector::new(Inside { insiders, peer, certificate })
 }
 
-impl Connector for OwnClients {
-    fn connect<'a>(&'a self, _address: &'a str) -> Connecting<'a> {
-        Box::pin(async move { boxed(self.insiders.connect(&self.certificate, self.peer).await) })
-    }
-}
-
-/// Connects to the HTTP port of this program.
+/// Connects to a port of this program.
 #[derive(Debug)]
-struct OwnHttp {
-    inside: InsideHttp,
+struct Inside {
+    insiders: Insiders,
     peer: SocketAddr,
     certificate: Option<VerifiedCertificate>,
 }
 
-impl Connector for OwnHttp {
+impl Connector for Inside {
     fn connect<'a>(&'a self, _address: &'a str) -> Connecting<'a> {
-        Box::pin(
-            async move { boxed(self.inside.connect(self.peer, self.certificate.clone()).await) },
-        )
+        Box::pin(async move {
+            let stream = self.insiders.connect(self.peer, self.certificate.clone()).await?;
+            Ok(Box::new(stream) as Box<dyn Transport>)
+        })
     }
-}
-
-fn boxed<S: Transport + 'static>(stream: io::Result<S>) -> io::Result<Box<dyn Transport>> {
-    stream.map(|stream| Box::new(stream) as Box<dyn Transport>)
 }

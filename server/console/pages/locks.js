@@ -23,29 +23,29 @@ async function draw(parts) {
   try {
     const found = await get('locks', { path: parts.path });
     const live = new Set(found.locks.map((lock) => lock.path));
-    for (const lock of found.locks) note(parts.seen, lock, found.nowMs);
-    for (const [path, stretches] of parts.seen) if (!live.has(path)) end(stretches, new Set(), found.nowMs);
+    for (const lock of found.locks) note(parts.seen, lock, found.now_ms);
+    for (const [path, stretches] of parts.seen) if (!live.has(path)) end(stretches, new Set(), found.now_ms);
     await remember(parts, [...live]);
     const edges = edgesOf(found);
-    show(parts.list, summary(found), found.deadlocks.map(deadlock), found.waitForThemselves.map(own),
+    show(parts.list, summary(found), found.deadlocks.map(deadlock), found.wait_for_themselves.map(own),
       edges.length > 0 ? [element('h2', {}, 'Who waits for whom'), waits(edges)] : null,
-      found.locks.map((lock) => section(lock, parts, found.nowMs)));
+      found.locks.map((lock) => section(lock, parts, found.now_ms)));
   } catch (error) {
     show(parts.list, notice(error.message, 'bad'));
   }
 }
 
 function summary(found) {
-  const rest = found.isComplete ? '' : `; only ${number(found.visited)} znodes were looked at, begin further down`;
+  const rest = found.is_complete ? '' : `; only ${number(found.visited)} znodes were looked at, begin further down`;
   const waiting = found.locks.reduce((sum, lock) => sum + lock.queue.length, 0);
-  return element('p', { id: 'summary', class: found.isComplete ? null : 'warn' },
+  return element('p', { id: 'summary', class: found.is_complete ? null : 'warn' },
     `${plural(found.locks.length, 'lock')}, ${number(waiting)} waiting${rest}`);
 }
 
 /** A deadlock by its cycle: what each session holds, and what it waits for. */
 function deadlock(turns) {
-  const line = ({ session, address, holds, waitsFor }) => element('li', {}, sessionLink(session),
-    address ? ` (${address})` : '', holds ? ` holds ${holds.lock},` : '', ` waits for ${waitsFor.lock}`);
+  const line = ({ session, address, holds, waits_for: awaited }) => element('li', {}, sessionLink(session),
+    address ? ` (${address})` : '', holds ? ` holds ${holds.lock},` : '', ` waits for ${awaited.lock}`);
   return element('div', { role: 'alert' },
     notice(`Deadlock of ${turns.length} sessions, each waits for the next one, the last for the first:`, 'bad'),
     element('ol', {}, turns.map(line)));
@@ -59,8 +59,8 @@ const sessionLink = (session) => (session ? element('a', { href: `/console/sessi
 
 function section(lock, parts, nowMs) {
   const members = [...lock.holders.map((it) => [it, 'holds']), ...lock.queue.map((it, at) => [it, `${at + 1}.`])];
-  const rows = members.map(([it, state]) => [`${state} ${it.role}`, age(it.forMs), time(it.sinceMs),
-    sessionLink(it.session), it.address, it.family, it.token, treeLink(it.path, it.path.split('/').at(-1)), it.data.text ?? '']);
+  const rows = members.map(([it, state]) => [`${state} ${it.role}`, age(it.for_ms), time(it.since_ms),
+    sessionLink(it.session), it.address, it.family, it.token, treeLink(it.path, it.path.split('/').at(-1)), it.data ?? '']);
   const stretches = parts.remembered.get(lock.path) ?? parts.seen.get(lock.path) ?? [];
   const from = parts.remembered.has(lock.path) ? 'From the history that the servers keep.'
     : 'As seen while this page was open: a holder of before is not shown.';
@@ -82,7 +82,7 @@ function note(seen, lock, nowMs) {
   for (const holder of lock.holders) {
     if (stretches.some((it) => it.path === holder.path && it.toMs === null)) continue;
     // One that has not waited holds it since it came.
-    const fromMs = stretches.length === 0 ? holder.sinceMs : nowMs;
+    const fromMs = stretches.length === 0 ? holder.since_ms : nowMs;
     stretches.push({ path: holder.path, label: labelOf(holder), fromMs, toMs: null });
   }
   if (stretches.length > 200) stretches.splice(0, stretches.length - 200);
@@ -124,7 +124,7 @@ function edgesOf(found) {
   for (const turns of found.deadlocks) {
     for (const [at, turn] of turns.entries()) {
       const next = turns[(at + 1) % turns.length];
-      add(turn.session, next.session, turn.waitsFor.lock, true);
+      add(turn.session, next.session, turn.waits_for.lock, true);
     }
   }
   return [...edges.values()];

@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use zoolet_client::Transport;
 use zoolet_tls::{
-    Accepted, HandshakeError, LoadedTls, TlsAcceptor, TlsError, TlsSettings, VerifiedCertificate,
-    is_hello,
+    Accepted, HandshakeError, Insider, LoadedTls, TlsAcceptor, TlsError, TlsSettings,
+    VerifiedCertificate, is_hello,
 };
 
 /// What is read behind an answer: closing a socket that has unread bytes would take the answer back.
@@ -134,6 +134,12 @@ impl Opener {
 }
 
 impl Opened {
+    /// The connection of a part of this program. The TLS that a certificate was shown in ends there.
+    pub fn inside(insider: Insider) -> Self {
+        let certificate = insider.certificate;
+        Self { stream: Box::new(insider.stream), is_secure: true, certificate }
+    }
+
     fn plain(stream: TcpStream) -> Self {
         Self { stream: Box::new(stream), is_secure: false, certificate: None }
     }

@@ -18,11 +18,9 @@ mod commands;
 mod connections;
 mod health;
 mod idle_stream;
-mod inside;
 mod port;
 mod prometheus;
 mod routes;
 
-pub use inside::InsideHttp;
 pub use port::{HttpError, HttpOptions, HttpPort};
 pub use zoolet_console::PortTls;

@@ -11,18 +11,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 use zoolet_console::{Caller, Console, Malformed, Opened, Opener, Pause, PortTls, Refusals};
 use zoolet_server::embed::{self, Reports};
-use zoolet_tls::TlsError;
+use zoolet_tls::{ArrivingInsiders, Insider, Insiders, TlsError, insiders};
 
 use crate::commands::SnapshotGate;
 use crate::connections::{Connections, Room};
 use crate::idle_stream::{Activity, IdleStream};
-use crate::inside::{self, InsideHttp, Insider};
 use crate::routes::{self, Connection, Routes};
 
 /// The longest head of a request, in bytes and in headers.
@@ -93,7 +91,7 @@ pub struct HttpPort {
     local_addr: SocketAddr,
     reports: Arc<OnceLock<Reports>>,
     console: Arc<OnceLock<Console>>,
-    inside: InsideHttp,
+    insiders: Insiders,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -112,15 +110,15 @@ impl HttpPort {
         let console = Arc::new(OnceLock::new());
         let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots)
             .with_console(Arc::clone(&console));
-        let (inside, insiders) = inside::channel();
+        let (insiders, arriving) = insiders("HTTP port");
         let serving = Arc::new(Serving { idle: options.idle_timeout, opener, routes, local_addr });
-        let accepting = tokio::spawn(accept_all((listener, insiders), options, serving));
+        let accepting = tokio::spawn(accept_all((listener, arriving), options, serving));
         let reloading = tokio::spawn(async move {
             if let Some(reloads) = reloads {
                 reloads.follow().await;
             }
         });
-        Ok(Self { local_addr, reports, console, inside, tasks: [accepting, reloading] })
+        Ok(Self { local_addr, reports, console, insiders, tasks: [accepting, reloading] })
     }
 
     /// Shows a server from now on. Only the first call has an effect.
@@ -134,8 +132,8 @@ impl HttpPort {
     }
 
     /// Makes connections within the program.
-    pub fn inside(&self) -> InsideHttp {
-        self.inside.clone()
+    pub fn insiders(&self) -> Insiders {
+        self.insiders.clone()
     }
 
     /// Where it listens, with the port that the system chose.
@@ -164,11 +162,12 @@ struct Serving {
 /// How a connection has come.
 enum Arrival {
     Socket(TcpStream),
-    Inside(Opened),
+    /// From a part of this program.
+    Inside(Insider),
 }
 
 async fn accept_all(
-    (listener, mut insiders): (TcpListener, mpsc::Receiver<Insider>),
+    (listener, mut arriving): (TcpListener, ArrivingInsiders),
     options: HttpOptions,
     serving: Arc<Serving>,
 ) {
@@ -180,7 +179,10 @@ async fn accept_all(
             accepted = listener.accept() => {
                 accepted.map(|(stream, peer)| (Arrival::Socket(stream), peer))
             }
-            Some((opened, peer)) = insiders.recv() => Ok((Arrival::Inside(opened), peer)),
+            insider = arriving.next() => {
+                let peer = insider.peer;
+                Ok((Arrival::Inside(insider), peer))
+            }
             () = connections.next_ended() => continue,
         };
         match arrived {
@@ -225,7 +227,7 @@ async fn serve(
 ) -> Result<(), Malformed> {
     let idle = serving.idle;
     let (opened, local) = match arrival {
-        Arrival::Inside(opened) => (opened, serving.local_addr),
+        Arrival::Inside(insider) => (Opened::inside(insider), serving.local_addr),
         Arrival::Socket(stream) => {
             let Ok(local) = stream.local_addr() else { return Ok(()) };
             match timeout(idle, serving.opener.open(stream, peer.ip())).await {

@@ -38,10 +38,11 @@ pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};
 pub use server::Server;
 pub use zoolet_replica::Role;
+pub use zoolet_tls::Insiders;
 
 pub use crate::node::{
-    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Insiders, Leader,
-    Member, Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports,
-    SessionsReport, StartErrorKind,
+    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader, Member,
+    Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports, SessionsReport,
+    StartErrorKind,
 };
 pub use crate::transport::{ReservedPort, listen};

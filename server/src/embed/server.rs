@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
+use zoolet_tls::Insiders;
 
 use super::error::StartError;
 use super::thread::{Running, ServerThread};
 use crate::config::ServerConfig;
-use crate::node::{self, Insiders, Reports, Seams};
+use crate::node::{self, Reports, Seams};
 
 /// One server of an ensemble, or a standalone one. It runs on threads of its own: one for its tasks,
 /// others for its log and for what blocks. What else the program does cannot hold it up. Dropping it ends it soon, as

@@ -11,9 +11,10 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, warn};
 use zoolet_replica::Role;
+use zoolet_tls::Insiders;
 
 use crate::config::ServerConfig;
-use crate::node::{Controls, Insiders, Node, Reports, Seams, StartError};
+use crate::node::{Controls, Node, Reports, Seams, StartError};
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;

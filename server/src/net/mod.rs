@@ -9,7 +9,6 @@ mod error;
 mod format;
 mod four_letter;
 mod frame_records;
-mod insiders;
 mod login;
 mod movable_listener;
 mod options;
@@ -19,7 +18,6 @@ mod reports;
 mod server_info;
 mod tls;
 
-pub use insiders::Insiders;
 pub(crate) use options::PortOptions;
 pub(crate) use port::{ClientPort, listen};
 pub use reports::ConnectionReport;

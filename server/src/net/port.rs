@@ -9,11 +9,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, warn};
+use zoolet_tls::{ArrivingInsiders, Insider, Insiders, insiders};
 
 use super::connection::Connection;
 use super::context::PortContext;
 use super::error::ConnectionError;
-use super::insiders::{ArrivingInsiders, Insider, Insiders, insiders};
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
 use super::registry::RegisteredConnection;
@@ -77,7 +77,7 @@ pub(crate) async fn listen(
     let bound = listener.bound();
     let context = Arc::new(PortContext::new(options, host, bound.clone(), secure_at));
     let reports = PortReports(Arc::clone(&context));
-    let (insiders, arriving) = insiders();
+    let (insiders, arriving) = insiders("client port");
     let accepting = accept_all(listener, (secure, arriving), wanted, context);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
     Ok(ClientPort { bound, reports, secure_at, insiders, task })

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use zoolet_jute::Id;
-use zoolet_tls::{Accepted, TlsAcceptor, VerifiedCertificate, is_hello};
+use zoolet_tls::{Accepted, Insider, TlsAcceptor, VerifiedCertificate, is_hello};
 
 use super::error::ConnectionError;
 use super::frame_records::FrameRecords;
-use super::insiders::Insider;
 use super::options::PortOptions;
 use crate::transport::Stream;
 
@@ -51,7 +50,7 @@ impl Opened {
 
     /// The connection of a part of this program. The TLS that the certificate was shown in ends there.
     pub(super) fn inside(insider: Insider, options: &PortOptions) -> Result<Self, ConnectionError> {
-        let proved = identities(&insider.certificate, options)?.into();
+        let proved = proved(insider.certificate.as_ref(), options)?;
         Ok(Self { proved, is_secure: true, ..Self::plain(Box::new(insider.stream)) })
     }
 
@@ -79,22 +78,20 @@ impl Opened {
         }
         let acceptor = tls.acceptor.borrow().clone();
         let Accepted { stream, certificate } = acceptor.accept(stream, peer, &read).await?;
-        let proved = match certificate {
-            Some(certificate) => identities(&certificate, options)?,
-            None => Vec::new(),
-        };
+        let proved = proved(certificate.as_ref(), options)?;
         let (stream, read) = (Box::new(FrameRecords::new(stream)), Vec::new());
-        Ok(Self { stream, read, proved: proved.into(), is_secure: true })
+        Ok(Self { stream, read, proved, is_secure: true })
     }
 }
 
-/// Returns whom a certificate names.
-fn identities(
-    certificate: &VerifiedCertificate,
+/// Returns whom the certificate of a connection names, if it has one.
+fn proved(
+    certificate: Option<&VerifiedCertificate>,
     options: &PortOptions,
-) -> Result<Vec<Id>, ConnectionError> {
+) -> Result<Arc<[Id]>, ConnectionError> {
+    let Some(certificate) = certificate else { return Ok(Arc::default()) };
     let name = certificate.subject_name().map_err(ConnectionError::Certificate)?;
-    Ok(identities_of(name, options.x509_super_user.as_deref()))
+    Ok(identities_of(name, options.x509_super_user.as_deref()).into())
 }
 
 /// Returns the identities of the owner of a certificate with this name.

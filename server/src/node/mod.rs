@@ -27,7 +27,7 @@ use zoolet_history::History;
 use zoolet_replica::state::{RestoreError, State};
 use zoolet_replica::{Input, Replica, Role};
 use zoolet_storage::{Disk, RealDisk, StorageError};
-use zoolet_tls::LoadedTls;
+use zoolet_tls::{Insiders, LoadedTls};
 
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
@@ -50,8 +50,8 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
 pub use crate::histogram::Distribution;
 use crate::host::Host;
+pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
-pub use crate::net::{ConnectionReport, Insiders};
 use crate::peer::SecretError;
 use crate::process::blocking;
 use crate::replication::{self, Replication};

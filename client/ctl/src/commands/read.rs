@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 use zoolet_client::{ErrorCode, SessionId, WatcherType};
+use zoolet_survey::data;
 
 use super::walk::{Visited, Walk};
 use super::watch::Watch;
 use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
 use crate::context::Context;
 use crate::error::CtlError;
-use crate::format::{
-    base64_text, data_json, data_text, hexdump_text, name_text, stat_json, stat_text,
-};
+use crate::format::{base64_text, data_text, hexdump_text, name_text, stat_json, stat_text};
 use crate::output;
 use crate::path;
 
@@ -123,8 +122,8 @@ pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Wat
         return output::bytes(&data).map(|()| None);
     }
     let json = || {
-        let (form, data) = data_json(&data);
-        json!({ "path": path, form: data, "stat": stat_json(&stat) })
+        let (form, shown) = data::json(&data);
+        json!({ "path": path, form: shown, "stat": stat_json(&stat) })
     };
     if context.output.json {
         context.output.result(String::new, json)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zoolet_client::{ConnectString, Connector, SessionId, TcpConnector};
 use zoolet_survey::four_letter::{self, Silence};
-use zoolet_survey::locks::Lock;
+use zoolet_survey::locks::{Form, Lock};
 use zoolet_survey::sessions;
 
 use crate::args::Options;
@@ -65,6 +65,11 @@ impl Clients {
     /// Where a session comes from.
     pub(crate) fn address(&self, session: SessionId) -> Option<&str> {
         self.addresses.get(&session).map(String::as_str)
+    }
+
+    /// Returns the JSON form of locks, with these addresses.
+    pub(crate) fn form(&self, now_ms: i64) -> Form<'_> {
+        Form { addresses: &self.addresses, now_ms }
     }
 
     /// Says why addresses may be missing, in one line.

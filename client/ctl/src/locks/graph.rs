@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use zoolet_client::SessionId;
 use zoolet_survey::clock::now_ms;
 use zoolet_survey::locks::{Deadlock, Edges, Member, Spot, Turn, WaitGraph};
@@ -113,46 +113,7 @@ impl Graph<'_> {
     }
 
     fn json(&self) -> Value {
-        let spot = |spot: Spot<'_>| json!({ "lock": spot.lock.path, "path": spot.member.path });
-        let waits = self.found.edges().map(|edges| {
-            let before = edges.before.iter().map(|member| {
-                let more = [("path", json!(member.path)), ("holds", json!(member.holds))];
-                self.session_json(member.session(), more)
-            });
-            let Spot { lock, member } = edges.waiter;
-            let more = [
-                ("lock", json!(lock.path)),
-                ("path", json!(member.path)),
-                ("since_ms", json!(member.stat.ctime)),
-                ("any", json!(edges.any)),
-                ("for", before.collect()),
-            ];
-            self.session_json(member.session(), more)
-        });
-        let turn = |turn: &Turn<'_>| {
-            let more = [("holds", turn.held.map(spot).into()), ("waits_for", spot(turn.awaited))];
-            self.session_json(turn.session(), more)
-        };
-        let cycle = |it: &Deadlock<'_>| it.turns.iter().map(turn).collect::<Value>();
-        let own =
-            self.found.waits_for_itself().into_iter().map(|own| {
-                self.session_json(own.member.session(), [("lock", json!(own.lock.path))])
-            });
-        json!({
-            "waits": waits.collect::<Value>(),
-            "deadlocks": self.deadlocks.iter().map(cycle).collect::<Value>(),
-            "wait_for_themselves": own.collect::<Value>(),
-        })
-    }
-
-    fn session_json<const KEYS: usize>(
-        &self,
-        session: SessionId,
-        more: [(&'static str, Value); KEYS],
-    ) -> Value {
-        let id = (session != SessionId::NONE).then(|| session.to_string());
-        let who = [("session", json!(id)), ("address", json!(self.clients.address(session)))];
-        who.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
+        self.clients.form(now_ms()).graph(self.found, &self.deadlocks).into()
     }
 
     /// The sessions and their waits in Graphviz's language; the edges of deadlocks are red.

@@ -1,12 +1,12 @@
 //! How locks look.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use zoolet_client::SessionId;
 use zoolet_survey::clock::now_ms;
 use zoolet_survey::locks::{Lock, Member};
 
 use super::clients::Clients;
-use crate::format::{data_json, data_text, name_text, time_text};
+use crate::format::{data_text, name_text, time_text};
 
 /// The longest data that is shown to a person, in characters.
 const DATA_SHOWN_MAX: usize = 60;
@@ -98,39 +98,7 @@ pub(super) fn age_text(ms: i64) -> String {
 
 /// The locks for a program.
 pub(crate) fn json(locks: &[Lock], clients: &Clients) -> Value {
-    let now_ms = now_ms();
-    let lock = |lock: &Lock| {
-        let of = |holds: bool| {
-            let members = lock.members.iter().filter(|member| member.holds == holds);
-            members.map(|member| member_json(member, clients, now_ms)).collect::<Value>()
-        };
-        json!({
-            "path": lock.path,
-            "kind": lock.kind.word(),
-            "permits": lock.permits,
-            "holders": of(true),
-            "queue": of(false),
-            "warnings": lock.warnings,
-        })
-    };
-    locks.iter().map(lock).collect()
-}
-
-fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
-    let session = member.session();
-    let (form, data) = data_json(&member.data);
-    json!({
-        "path": member.path,
-        "role": member.place.role.word(),
-        "family": member.place.family.word(),
-        "number": member.place.number,
-        "session": (session != SessionId::NONE).then(|| session.to_string()),
-        "address": clients.address(session),
-        "since_ms": member.stat.ctime,
-        "for_ms": now_ms.saturating_sub(member.stat.ctime).max(0),
-        "token": member.stat.czxid.0.to_string(),
-        form: data,
-    })
+    clients.form(now_ms()).locks(locks)
 }
 
 #[cfg(test)]
