@@ -23,6 +23,7 @@ pub mod rotation;
 pub mod scenes;
 pub mod servers;
 pub mod slow_disk;
+pub mod slow_link;
 pub mod tools;
 pub mod up;
 pub mod wait;

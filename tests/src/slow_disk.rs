@@ -4,17 +4,17 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::tools::{self, ToolError};
 
 /// The file, in a server's directory, in which it runs.
-const FILE: &str = "slow-disk";
+pub const FILE: &str = "slow-disk";
 
-/// The words that precede a server's command so that its disk can be made slow.
-pub fn wrapper() -> Result<Vec<OsString>, ToolError> {
+/// Compiles the library once; `LD_PRELOAD` takes it, and `SLOW_DISK_FILE` names the file.
+pub fn library() -> Result<PathBuf, ToolError> {
     if tools::find_program("gcc").is_none() {
         return Err(ToolError::Missing { what: "gcc".to_owned() });
     }
@@ -27,8 +27,13 @@ pub fn wrapper() -> Result<Vec<OsString>, ToolError> {
                 .current_dir(directory),
         )
     })?;
+    Ok(directory.join("slow_disk.so"))
+}
+
+/// The words that precede a server's command so that its disk can be made slow.
+pub fn wrapper() -> Result<Vec<OsString>, ToolError> {
     let mut preload = OsString::from("LD_PRELOAD=");
-    preload.push(directory.join("slow_disk.so"));
+    preload.push(library()?);
     Ok(vec!["env".into(), preload, format!("SLOW_DISK_FILE={FILE}").into()])
 }
 

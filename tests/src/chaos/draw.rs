@@ -5,8 +5,9 @@ use std::time::Duration;
 use zoolet_sim::Chance;
 use zoolet_sim::load::SUPER_DIGEST;
 
-use super::fault::{Fault, Link, Planned, Whom};
+use super::fault::{Fault, Link, Planned, Whom, links_of};
 use super::{Kind, Options};
+use crate::faults::netns::OUTSIDE;
 
 /// The lines of every server's `zoo.cfg` that are not about the members.
 pub(super) fn settings(seed: u64) -> String {
@@ -34,14 +35,13 @@ pub(super) fn servers(options: &Options) -> u8 {
 
 /// The faults of a run.
 pub(super) fn plan(options: &Options, clients: u32) -> Vec<Planned> {
-    let mut chance = Chance::of(options.seed, "chaos faults");
-    let kinds = options.kinds.clone().unwrap_or_else(|| kinds(&mut chance));
+    let chance = Chance::of(options.seed, "chaos faults");
     let servers = usize::from(servers(options));
     // What was acknowledged may be on a majority alone.
     let wipes_left = servers.saturating_sub(1) / 2;
     let mut drawer = Drawer { chance, servers, clients, wipes_left };
     let mut plan = Vec::new();
-    for kind in kinds {
+    for kind in kinds(options) {
         let gap_ms = drawer.chance.between(1000, 8000);
         let mut at = Duration::from_millis(drawer.chance.between(0, gap_ms));
         while at < options.faults {
@@ -56,8 +56,12 @@ pub(super) fn plan(options: &Options, clients: u32) -> Vec<Planned> {
     plan
 }
 
-/// Two to five kinds, which overlap.
-fn kinds(chance: &mut Chance) -> Vec<Kind> {
+/// The kinds of a run: two to five, which overlap.
+pub(super) fn kinds(options: &Options) -> Vec<Kind> {
+    if let Some(kinds) = &options.kinds {
+        return kinds.clone();
+    }
+    let mut chance = Chance::of(options.seed, "chaos kinds");
     let wanted = chance.between(2, 5);
     let mut left = Kind::ALL.to_vec();
     let mut drawn = Vec::new();
@@ -100,7 +104,9 @@ impl Drawer {
             Kind::Kill | Kind::KillAll | Kind::Restart | Kind::KillClient => (0, 4000),
             Kind::Wipe => (0, 2000),
             Kind::Stop => (50, 10_000),
-            Kind::Cut | Kind::CutLeader | Kind::CutClients => (50, 8000),
+            Kind::Cut | Kind::CutLeader | Kind::CutClients | Kind::Full => (50, 8000),
+            Kind::SlowDisk | Kind::Loss | Kind::Delay => (500, 10_000),
+            Kind::ClockJump | Kind::ClockRate => (1000, 15_000),
         };
         Duration::from_millis(self.chance.between(min, max))
     }
@@ -129,7 +135,43 @@ impl Drawer {
                 let client = u32::try_from(self.chance.between(0, last)).unwrap_or(0);
                 Fault::KillClient { client }
             }
+            Kind::SlowDisk => {
+                let each = Duration::from_millis(self.chance.between(5, 400));
+                Fault::SlowDisk { server: self.whom(), each }
+            }
+            Kind::Full => Fault::Full { server: self.place() },
+            Kind::ClockJump => self.clock_jump(),
+            Kind::ClockRate => {
+                // Within a tenth, which the documentation bears.
+                let by = i64::try_from(self.chance.between(10_000, 90_000)).unwrap_or(0);
+                let ppm = if self.chance.permille(500) { by } else { -by };
+                Fault::ClockRate { server: self.place(), ppm }
+            }
+            Kind::Loss => {
+                let (one, all): (usize, Vec<usize>) = (self.place(), (0..self.servers).collect());
+                let mut others = self.chance.some_of(&all);
+                others.retain(|other| *other != one);
+                others.push(OUTSIDE);
+                let links = links_of(one, &others, self.directions());
+                Fault::Loss { links, permille: self.chance.between(10, 400) }
+            }
+            Kind::Delay => {
+                let min = self.chance.between(1000, 60_000);
+                let us = (min, min * self.chance.between(1, 5));
+                Fault::Delay { server: self.whom(), us }
+            }
         })
+    }
+
+    fn clock_jump(&mut self) -> Fault {
+        let most = match self.chance.between(0, 2) {
+            0 => 5000,
+            1 => 3_600_000,
+            _ => 400 * 86_400_000,
+        };
+        let by = i64::try_from(self.chance.between(1, most)).unwrap_or(0);
+        let by_ms = if self.chance.permille(500) { by } else { -by };
+        Fault::ClockJump { server: self.place(), by_ms }
     }
 
     /// One of the shapes of a partition.

@@ -42,6 +42,18 @@ kinds! {
     Wipe = "wipe",
     /// A client ends, and is started anew.
     KillClient = "kill-client",
+    /// Syncs take long.
+    SlowDisk = "slow-disk",
+    /// A disk has no room.
+    Full = "full",
+    /// A wall clock jumps.
+    ClockJump = "clock-jump",
+    /// Clocks go too fast or too slow.
+    ClockRate = "clock-rate",
+    /// Links lose packets.
+    Loss = "loss",
+    /// What a server receives comes late.
+    Delay = "delay",
 }
 
 /// A fault, and when it begins.
@@ -76,6 +88,12 @@ pub(super) enum Fault {
     CutClients { server: usize, out: bool, into: bool },
     Wipe { server: usize },
     KillClient { client: u32 },
+    SlowDisk { server: Whom, each: Duration },
+    Full { server: usize },
+    ClockJump { server: usize, by_ms: i64 },
+    ClockRate { server: usize, ppm: i64 },
+    Loss { links: Vec<Link>, permille: u64 },
+    Delay { server: Whom, us: (u64, u64) },
 }
 
 impl Fault {
@@ -90,6 +108,12 @@ impl Fault {
             Self::CutClients { .. } => Kind::CutClients,
             Self::Wipe { .. } => Kind::Wipe,
             Self::KillClient { .. } => Kind::KillClient,
+            Self::SlowDisk { .. } => Kind::SlowDisk,
+            Self::Full { .. } => Kind::Full,
+            Self::ClockJump { .. } => Kind::ClockJump,
+            Self::ClockRate { .. } => Kind::ClockRate,
+            Self::Loss { .. } => Kind::Loss,
+            Self::Delay { .. } => Kind::Delay,
         }
     }
 }

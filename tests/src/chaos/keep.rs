@@ -12,15 +12,18 @@ use crate::tools;
 /// The file that names the process of a run under way.
 const OWNER: &str = "owner";
 
-/// Where all runs are.
-fn root() -> PathBuf {
-    tools::target_dir().join("chaos")
+/// Where all runs are, as the kernel names it.
+fn root() -> Result<PathBuf, ChaosError> {
+    let root = tools::target_dir().join("chaos");
+    fs::create_dir_all(&root).map_err(ChaosError::file(root.display()))?;
+    Ok(root.canonicalize()?)
 }
 
 /// An empty directory for the run of a seed.
 pub(super) fn prepare(seed: u64) -> Result<PathBuf, ChaosError> {
-    sweep(&root());
-    let home = root().join(seed.to_string());
+    let root = root()?;
+    sweep(&root);
+    let home = root.join(seed.to_string());
     let owner = fs::read_to_string(home.join(OWNER)).unwrap_or_default();
     if is_alive(&owner) {
         return Err(ChaosError::Arguments(format!("process {owner} runs seed {seed} already")));

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::clients::Clients;
 use super::fault::{Fault, Link, Planned, Whom, links_of, links_to_clients};
-use super::machine::Machine;
 use super::machines::Machines;
 use super::{ChaosError, Kind};
 
@@ -20,6 +19,12 @@ enum Act {
     GoOn(usize),
     Mend(Vec<Link>),
     RestartClient(u32),
+    FastDisk(usize),
+    Room(usize),
+    Jump(usize, i64),
+    RightRate(usize),
+    LoseNone(Vec<Link>, u64),
+    EndDelay(u16),
 }
 
 /// Carries out a plan.
@@ -96,30 +101,32 @@ impl Nemesis {
         now: Duration,
         (machines, clients): (&mut Machines, &mut Clients<'_>),
     ) -> Result<(), ChaosError> {
+        let note =
+            if let Act::Begin(planned) = &act { planned.to_string() } else { format!("{act:?}") };
+        self.done.push(format!("{now:?} {note}"));
         match act {
             Act::Begin(planned) => {
-                self.done.push(format!("{now:?} {planned}"));
                 *self.counts.entry(planned.fault.kind()).or_default() += 1;
                 self.begin(&planned.fault, now + planned.span, (machines, clients))?;
             }
-            Act::Start(place) => {
-                self.done.push(format!("{now:?} server {} starts", place + 1));
-                machines.start(place)?;
-            }
-            Act::GoOn(place) => {
-                self.done.push(format!("{now:?} server {} goes on", place + 1));
-                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("CONT"))?;
-            }
+            Act::Start(place) => machines.start(place)?,
+            Act::GoOn(place) => machines.at(place)?.signal("CONT")?,
             Act::Mend(links) => {
-                self.done.push(format!("{now:?} links are mended: {links:?}"));
                 for (from, to) in links {
                     machines.network.mend(from, to)?;
                 }
             }
-            Act::RestartClient(client) => {
-                self.done.push(format!("{now:?} client {client} starts"));
-                clients.restart(client);
+            Act::RestartClient(client) => clients.restart(client),
+            Act::FastDisk(place) => machines.at(place)?.slow_disk(None)?,
+            Act::Room(place) => machines.at(place)?.clear()?,
+            Act::Jump(place, by_ms) => machines.at(place)?.jump(by_ms)?,
+            Act::RightRate(place) => machines.at(place)?.set_rate(0)?,
+            Act::LoseNone(links, permille) => {
+                for (from, to) in links {
+                    machines.network.lose_none(from, to, permille)?;
+                }
             }
+            Act::EndDelay(queue) => machines.end_delay(queue)?,
         }
         Ok(())
     }
@@ -131,24 +138,10 @@ impl Nemesis {
         (machines, clients): (&mut Machines, &mut Clients<'_>),
     ) -> Result<(), ChaosError> {
         match fault {
-            Fault::Kill { server } => {
-                let Some(place) = find(*server, machines) else { return Ok(()) };
-                self.kill(place, end, machines)?;
-            }
             Fault::KillAll => {
                 for place in 0..machines.all.len() {
                     self.kill(place, end, machines)?;
                 }
-            }
-            Fault::Restart { server } => {
-                let Some(place) = find(*server, machines) else { return Ok(()) };
-                // One that is stopped takes the signal when it goes on.
-                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("TERM"))?;
-            }
-            Fault::Stop { server } => {
-                let Some(place) = find(*server, machines) else { return Ok(()) };
-                machines.all.get(place).map_or(Ok(()), |machine| machine.signal("STOP"))?;
-                self.at(end, Act::GoOn(place));
             }
             Fault::Cut { links, .. } => self.cut(links.clone(), end, machines)?,
             Fault::CutLeader { out, into } => {
@@ -159,15 +152,73 @@ impl Nemesis {
             Fault::CutClients { server, out, into } => {
                 self.cut(links_to_clients(*server, (*out, *into)), end, machines)?;
             }
-            Fault::Wipe { server } => {
-                self.kill(*server, end, machines)?;
-                machines.all.get(*server).map_or(Ok(()), Machine::wipe)?;
-            }
             Fault::KillClient { client } => {
                 clients.kill(*client);
                 self.at(end, Act::RestartClient(*client));
             }
+            Fault::Loss { links, permille } => {
+                for (from, to) in links {
+                    machines.network.lose_some(*from, *to, *permille)?;
+                }
+                self.at(end, Act::LoseNone(links.clone(), *permille));
+            }
+            Fault::Kill { server }
+            | Fault::Restart { server }
+            | Fault::Stop { server }
+            | Fault::SlowDisk { server, .. }
+            | Fault::Delay { server, .. } => {
+                let Some(place) = find(*server, machines) else { return Ok(()) };
+                self.begin_at(place, fault, end, machines)?;
+            }
+            Fault::Wipe { server }
+            | Fault::Full { server }
+            | Fault::ClockJump { server, .. }
+            | Fault::ClockRate { server, .. } => self.begin_at(*server, fault, end, machines)?,
         }
+        Ok(())
+    }
+
+    /// Begins a fault of one server.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of one server")]
+    fn begin_at(
+        &mut self,
+        place: usize,
+        fault: &Fault,
+        end: Duration,
+        machines: &mut Machines,
+    ) -> Result<(), ChaosError> {
+        let ends_by = match fault {
+            Fault::Kill { .. } => return self.kill(place, end, machines),
+            Fault::Wipe { .. } => {
+                self.kill(place, end, machines)?;
+                return Ok(machines.at(place)?.wipe()?);
+            }
+            // One that is stopped takes the signal when it goes on.
+            Fault::Restart { .. } => return Ok(machines.at(place)?.signal("TERM")?),
+            Fault::Stop { .. } => {
+                machines.at(place)?.signal("STOP")?;
+                Act::GoOn(place)
+            }
+            Fault::SlowDisk { each, .. } => {
+                machines.at(place)?.slow_disk(Some(*each))?;
+                Act::FastDisk(place)
+            }
+            Fault::Full { .. } => {
+                machines.at(place)?.fill()?;
+                Act::Room(place)
+            }
+            Fault::ClockJump { by_ms, .. } => {
+                machines.at(place)?.jump(*by_ms)?;
+                Act::Jump(place, -by_ms)
+            }
+            Fault::ClockRate { ppm, .. } => {
+                machines.at(place)?.set_rate(*ppm)?;
+                Act::RightRate(place)
+            }
+            Fault::Delay { us, .. } => Act::EndDelay(machines.delay(place, *us)?),
+            _ => return Ok(()),
+        };
+        self.at(end, ends_by);
         Ok(())
     }
 
@@ -177,10 +228,8 @@ impl Nemesis {
         end: Duration,
         machines: &mut Machines,
     ) -> Result<(), ChaosError> {
-        if let Some(machine) = machines.all.get_mut(place) {
-            machine.kill()?;
-            self.at(end, Act::Start(place));
-        }
+        machines.at(place)?.kill()?;
+        self.at(end, Act::Start(place));
         Ok(())
     }
 

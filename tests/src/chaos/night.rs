@@ -10,8 +10,9 @@ use super::{ChaosError, Kind, Night, Options, clock, interrupt, keep};
 use crate::faults::netns;
 use crate::tools::announce;
 
-/// How many broken promises of a run are printed.
+/// How many broken promises of a run are printed, and how much of each; the directory has all of it.
 const SHOWN_MAX: usize = 10;
+const CHARACTERS_SHOWN: usize = 600;
 
 #[derive(Debug, Default)]
 struct Sum {
@@ -85,7 +86,8 @@ fn one(options: &Options, sum: &mut Sum, runtime: &Runtime) -> Result<(), ChaosE
     keep::write(&home, &outcome)?;
     announce(&format!("BROKEN seed {seed}: `{}` makes the same plan of faults", options.command()));
     for violation in outcome.violations.iter().take(SHOWN_MAX) {
-        announce(&format!("  {violation}"));
+        let shown: String = violation.chars().take(CHARACTERS_SHOWN).collect();
+        announce(&format!("  {shown}"));
     }
     announce(&format!("  the history, the servers' logs and disks are in {}", home.display()));
     Ok(())

@@ -11,7 +11,7 @@ use zoolet_sim::history::{History, Recorder};
 use zoolet_sim::load::SUPER_DIGEST;
 
 use super::clients::{self, Clients};
-use super::machine::Machine;
+use super::machine::{Libraries, Machine};
 use super::machines::Machines;
 use super::nemesis::Nemesis;
 use super::{ChaosError, Kind, Options, clock, draw, interrupt, seen};
@@ -63,7 +63,8 @@ pub(super) fn run(
     clock::begin();
     let seed = options.seed;
     let servers = draw::servers(options);
-    let mut machines = Machines::new(home, servers, &draw::settings(seed))?;
+    let mut machines =
+        Machines::new(home, servers, &draw::settings(seed), Libraries::of(&draw::kinds(options))?)?;
     machines.found()?;
     let load = clients::load(seed, machines.lines());
     let clients = load.clients();

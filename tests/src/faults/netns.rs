@@ -84,20 +84,57 @@ impl Network {
 
     /// Loses everything that `from` sends to `to`; the other way stays open.
     pub fn cut(&self, from: usize, to: usize) -> Result<(), ToolError> {
-        self.change_cut("-A", from, to)
+        self.change_rule("-A", (from, to), &["-j", "DROP"])
     }
 
     /// Undoes one [`Network::cut`] of this link; several of them may be in force.
     pub fn mend(&self, from: usize, to: usize) -> Result<(), ToolError> {
-        self.change_cut("-D", from, to)
+        self.change_rule("-D", (from, to), &["-j", "DROP"])
     }
 
-    fn change_cut(&self, change: &str, from: usize, to: usize) -> Result<(), ToolError> {
+    /// Loses so many thousandths of the packets that `from` sends to `to`.
+    pub fn lose_some(&self, from: usize, to: usize, permille: u64) -> Result<(), ToolError> {
+        self.change_loss("-A", (from, to), permille)
+    }
+
+    /// Undoes one [`Network::lose_some`].
+    pub fn lose_none(&self, from: usize, to: usize, permille: u64) -> Result<(), ToolError> {
+        self.change_loss("-D", (from, to), permille)
+    }
+
+    fn change_loss(
+        &self,
+        change: &str,
+        link: (usize, usize),
+        permille: u64,
+    ) -> Result<(), ToolError> {
+        let part = format!("0.{:03}", permille.min(999));
+        let rule = ["-m", "statistic", "--mode", "random", "--probability", &part, "-j", "DROP"];
+        self.change_rule(change, link, &rule)
+    }
+
+    fn change_rule(
+        &self,
+        change: &str,
+        (from, to): (usize, usize),
+        rule: &[&str],
+    ) -> Result<(), ToolError> {
         // The tests' own end is cut off where the machine is.
         let (at, chain, by, other) =
             if to == OUTSIDE { (from, "OUTPUT", "-d", to) } else { (to, "INPUT", "-s", from) };
         let other = self.address(other).to_string();
-        tools::run(self.on(at).args(["iptables", "-w", change, chain, by, &other, "-j", "DROP"]))
+        let words = ["iptables", "-w", change, chain, by, &other];
+        tools::run(self.on(at).args(words).args(rule))
+    }
+
+    /// Begins or ends to hand what a machine receives to the program that takes this queue, if there is
+    /// one.
+    pub fn queue(&self, machine: usize, queue: u16, begins: bool) -> Result<(), ToolError> {
+        let change = if begins { "-A" } else { "-D" };
+        // What has left the queue goes through the other rules, so those are in another table.
+        let words = ["iptables", "-w", "-t", "mangle", change, "INPUT", "-j", "NFQUEUE"];
+        let queue = queue.to_string();
+        tools::run(self.on(machine).args(words).args(["--queue-num", &queue, "--queue-bypass"]))
     }
 
     /// Loses what the machines of two sides send to each other, on one way or on both.
