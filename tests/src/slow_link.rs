@@ -1,4 +1,4 @@
-//! Links that delay: a program that takes packets from a queue of the kernel and lets them pass later,
+//! Links that delay: a program that takes packets from a queue of the kernel and passes them on later,
 //! see `interop/slow_link`. Not every kernel has netem.
 
 use std::path::PathBuf;

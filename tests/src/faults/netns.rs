@@ -92,7 +92,7 @@ impl Network {
         self.change_rule("-D", (from, to), &["-j", "DROP"])
     }
 
-    /// Loses so many thousandths of the packets that `from` sends to `to`.
+    /// Loses this part, in thousandths, of the packets that `from` sends to `to`.
     pub fn lose_some(&self, from: usize, to: usize, permille: u64) -> Result<(), ToolError> {
         self.change_loss("-A", (from, to), permille)
     }
