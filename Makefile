@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted fuzz fuzz_corpus sim chaos
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
 
 check: fmt clippy check_each doc deny
 
@@ -136,6 +136,10 @@ chaos:
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
 		cargo test --workspace --test planted planted_bugs -- --nocapture
+
+# The table in docs/testing.md of the seeds with which the simulator finds planted bugs, written anew.
+planted_seeds:
+	ZOOLET_REWRITE=1 $(MAKE) planted BUG=simulator
 
 # Every way in which people lock, side by side: rewrites docs/lock-comparison.md, which says how it is
 # measured. SHORT=1 takes a few minutes; SYSTEMS=name,… compares some stores alone; both

@@ -15,6 +15,7 @@ pub mod mount;
 pub mod nemesis;
 pub mod oracle;
 pub mod planted;
+pub mod planted_seeds;
 pub mod ports;
 pub mod process;
 pub mod programs;

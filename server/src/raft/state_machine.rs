@@ -66,7 +66,12 @@ impl StateMachine {
     }
 
     pub(super) fn capture(&self) -> Captured {
-        let (last_log_id, last_membership) = (self.last_applied, self.membership.clone());
+        let (mut last_log_id, last_membership) = (self.last_applied, self.membership.clone());
+        if let Some(last) =
+            last_log_id.as_mut().filter(|_| planted!("snapshot-claims-an-entry-more"))
+        {
+            last.index += 1;
+        }
         let meta = SnapshotMeta { last_log_id, last_membership };
         Captured { meta, state: self.applier.capture() }
     }

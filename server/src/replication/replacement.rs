@@ -59,6 +59,9 @@ impl Replacer {
         let ours = self.changes.handle.server();
         let is_changed = self.changes.handle.is_ensemble_changed();
         let mut wanted = Vec::new();
+        if planted!("replaced-disk-stays-out") {
+            return wanted;
+        }
         let members = membership.nodes.iter().filter(|(_, member)| !is_outsider(member));
         for (&node, member) in members.filter(|(node, _)| node.server() != ours) {
             let server = node.server();

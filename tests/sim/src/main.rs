@@ -76,6 +76,9 @@ struct Arguments {
     /// The commit that the line names
     #[arg(long, default_value = "unknown")]
     commit: String,
+    /// Ends at the first seed with a violation whose line has this text, such as "P4"
+    #[arg(long, requires = "night")]
+    stop_at: Option<String>,
     /// A situation that did not come up is a failure
     #[arg(long)]
     all_situations: bool,
@@ -206,6 +209,7 @@ fn many(arguments: &Arguments, time: Duration) -> io::Result<bool> {
         ledger: arguments.ledger.clone(),
         commit: arguments.commit.clone(),
         all_situations: arguments.all_situations,
+        stop_at: arguments.stop_at.clone(),
     };
     night(&plan, &|text| say(&text))
 }

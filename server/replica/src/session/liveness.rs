@@ -55,6 +55,9 @@ impl Replica {
 
     /// Returns the moment from which a new leader counts the timeouts of the sessions that it finds.
     fn takeover_from_ms(&self) -> u64 {
+        if planted!("sessions-end-with-their-leader") {
+            return 0;
+        }
         let grace_ms =
             if planted!("takeover-without-grace") { 0 } else { self.options.takeover_grace_ms };
         self.now.mono_ms.saturating_add(grace_ms)
@@ -82,7 +85,9 @@ impl Replica {
     pub(crate) fn on_touched(&mut self, sessions: &[SessionId]) {
         for session in sessions {
             self.grant_early(*session);
-            self.expiry.touch(*session, self.now.mono_ms);
+            if !planted!("reported-sessions-are-not-touched") {
+                self.expiry.touch(*session, self.now.mono_ms);
+            }
         }
     }
 

@@ -19,10 +19,12 @@ pub(crate) struct WatchesLeft {
 impl WatchesLeft {
     pub(crate) fn new(body: SetWatches2Request, identities: &Arc<[Id]>) -> Self {
         let since = body.relative_zxid;
+        let are_lost = planted!("children-are-not-watched-again");
+        let child_watches = if are_lost { Vec::new() } else { body.child_watches };
         let lists = [
             (body.persistent_recursive_watches, WatchList::Recursive),
             (body.persistent_watches, WatchList::Persistent),
-            (body.child_watches, WatchList::Child),
+            (child_watches, WatchList::Child),
             (body.exist_watches, WatchList::Exist),
             (body.data_watches, WatchList::Data),
         ];
@@ -75,6 +77,9 @@ impl WatchList {
     pub(super) fn missed(self, state: &State, path: &str, since: Zxid) -> Option<EventType> {
         match (self, state.stat(path)) {
             (Self::Data | Self::Child, None) => Some(EventType::NodeDeleted),
+            (Self::Data, Some(stat)) if planted!("events-come-again-after-a-resume") => {
+                (stat.mzxid >= since).then_some(EventType::NodeDataChanged)
+            }
             (Self::Data, Some(stat)) => (stat.mzxid > since).then_some(EventType::NodeDataChanged),
             (Self::Child, Some(stat)) => {
                 (stat.pzxid > since).then_some(EventType::NodeChildrenChanged)

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,16 @@ pub struct Night {
     pub commit: String,
     /// Whether a situation that did not come up is a failure.
     pub all_situations: bool,
+    /// No run begins behind one with a violation whose line has this text.
+    pub stop_at: Option<String>,
+}
+
+impl Night {
+    /// Whether these violations end the night.
+    fn ends_with(&self, violations: &[String]) -> bool {
+        let Some(text) = &self.stop_at else { return false };
+        violations.iter().any(|violation| violation.contains(text.as_str()))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -74,18 +84,27 @@ pub fn night(night: &Night, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
     let next = AtomicU64::new(0);
     let begun = now();
     let failure = Mutex::new(None);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..night.jobs.max(1) {
             scope.spawn(|| {
-                while begun.elapsed() < night.time {
+                while begun.elapsed() < night.time && !is_over.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= night.seeds_max {
                         return;
                     }
                     let seed = night.from.wrapping_add(number);
-                    if let Err(error) = run_one(night, seed, number < night.twice, &sum, say) {
-                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                        return;
+                    match run_one(night, seed, number < night.twice, &sum, say) {
+                        Ok(violations) if night.ends_with(&violations) => {
+                            is_over.store(true, Ordering::Relaxed);
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            let mut failure =
+                                failure.lock().unwrap_or_else(PoisonError::into_inner);
+                            failure.get_or_insert(error);
+                            return;
+                        }
                     }
                 }
             });
@@ -98,13 +117,14 @@ pub fn night(night: &Night, say: &(dyn Fn(String) + Sync)) -> io::Result<bool> {
     close(night, &sum, say)
 }
 
+/// Returns the promises that the run has broken.
 fn run_one(
     night: &Night,
     seed: u64,
     twice: bool,
     sum: &Mutex<Sum>,
     say: &(dyn Fn(String) + Sync),
-) -> io::Result<()> {
+) -> io::Result<Vec<String>> {
     let child = Child { options: Options { seed, ..night.options.clone() } };
     let ended = child.run()?;
     let mut violations = ended.violations();
@@ -125,7 +145,7 @@ fn run_one(
         for violation in &violations {
             say(format!("  {violation}"));
         }
-        sum.broken.push((seed, violations));
+        sum.broken.push((seed, violations.clone()));
     }
     if sum.seeds.is_multiple_of(50) {
         let hours = hours(sum.simulated_ms);
@@ -135,7 +155,7 @@ fn run_one(
             sum.broken.len()
         ));
     }
-    Ok(())
+    Ok(violations)
 }
 
 /// Milliseconds as hours.
