@@ -1,6 +1,8 @@
 //! The web console of a server's own HTTP port: a client of this server, by TCP where it shows what all
-//! may see, and within the program where a user has logged in with a certificate.
+//! may see, and within the program where clients speak TLS alone or a user has logged in with a
+//! certificate.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,22 +11,50 @@ use zoolet_client::{Connecting, Connector, Transport};
 use zoolet_console::{CertificateLogins, Console, ConsoleOptions, SharedConnector};
 use zoolet_http::HttpPort;
 use zoolet_server::embed::Server;
-use zoolet_server::embed::config::{HttpConfig, ServerConfig};
-use zoolet_tls::{Insiders, VerifiedCertificate};
+use zoolet_server::embed::config::{HttpConfig, ServerConfig, TlsConfig, TlsSide};
+use zoolet_tls::{ClientAuth, Insiders, VerifiedCertificate};
 
-/// Whether the HTTP port shows a console. It is a client like any other, and the one of a server that
-/// speaks TLS alone would need certificates of its own.
-pub(crate) fn has_console(config: &ServerConfig) -> bool {
-    let is_wanted = config.http_bind.is_some() && config.http.console;
-    if is_wanted && config.client_is_secure {
-        info!("no web console: clients speak TLS alone; use `zoolet console --trust-store`");
+/// How the console of an HTTP port is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnConsole {
+    config: HttpConfig,
+    /// Whether it reaches its server within the program: clients speak TLS alone, and by TCP it would
+    /// need certificates of its own.
+    is_inside: bool,
+}
+
+impl OwnConsole {
+    /// Returns what the configuration says of it; none if there is to be no console.
+    pub(crate) fn of(config: &ServerConfig) -> Option<Self> {
+        if config.http_bind.is_none() || !config.http.console {
+            return None;
+        }
+        let is_inside = config.client_is_secure;
+        if is_inside && let Some(lack) = lack(&config.tls) {
+            info!("no web console: {lack}");
+            return None;
+        }
+        Some(Self { config: config.http.clone(), is_inside })
     }
-    is_wanted && !config.client_is_secure
+}
+
+/// Returns what the HTTP port lacks that the port for clients demands, of a server whose clients speak
+/// TLS alone. A console would pass by that.
+fn lack(tls: &TlsConfig) -> Option<&'static str> {
+    if !tls.http_enabled {
+        return Some("clients speak TLS alone, and the HTTP port does not (tls.http_enabled)");
+    }
+    let demands = |side: &TlsSide| side.client_auth == ClientAuth::Need;
+    (demands(&tls.client) && !demands(&tls.http)).then_some(
+        "the port for clients demands certificates, and the HTTP port does not (tls.http_auth)",
+    )
 }
 
 /// Shows the web console, as a client of this server; the others are in the ensemble's configuration.
-pub(crate) fn show_console(config: &HttpConfig, port: &HttpPort, server: &Server) {
-    let Ok(servers) = reached(server.client_addr()).to_string().parse() else { return };
+pub(crate) fn show_console(console: &OwnConsole, port: &HttpPort, server: &Server) {
+    let OwnConsole { config, is_inside } = console;
+    let address = reached(server.client_addr()).to_string();
+    let Ok(servers) = address.parse() else { return };
     let mut options = ConsoleOptions::new(servers);
     options.logins = config.console_logins;
     let http = port.local_addr();
@@ -36,6 +66,10 @@ pub(crate) fn show_console(config: &HttpConfig, port: &HttpPort, server: &Server
     let peer = SocketAddr::new(reached(http).ip(), 0);
     let own = OwnServer { clients: server.insiders(), http: port.insiders() };
     options.http_connector = inside(&own.http, peer, None);
+    if *is_inside {
+        let own = inside(&own.clients, peer, None);
+        options.connector = SharedConnector::new(OwnAlone { address, own });
+    }
     options.certificates = Some(Arc::new(own));
     port.show_console(Console::new(options, &http.port().to_string()));
     info!(address = %http, "web console at /console/");
@@ -66,6 +100,24 @@ impl CertificateLogins for OwnServer {
 
     fn http(&self, certificate: &VerifiedCertificate, peer: SocketAddr) -> SharedConnector {
         inside(&self.http, peer, Some(certificate))
+    }
+}
+
+/// Connects to the client port of this program alone.
+#[derive(Debug)]
+struct OwnAlone {
+    address: String,
+    own: SharedConnector,
+}
+
+impl Connector for OwnAlone {
+    fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
+        if address == self.address {
+            return self.own.connect(address);
+        }
+        let why = "clients speak TLS alone, and this console shows its own server; `zoolet console \
+                   --trust-store` shows all";
+        Box::pin(async move { Err(io::Error::new(io::ErrorKind::Unsupported, why)) })
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
-use crate::own_console::{has_console, show_console};
+use crate::own_console::{OwnConsole, show_console};
 use crate::service::Service;
 use crate::supervised::{self, Numbered};
 use zoolet_http::{HttpError, HttpOptions, HttpPort, PortTls};
@@ -61,7 +61,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
     service.starting();
     let ports = open_http(&config).await?;
-    let console = has_console(&config).then(|| config.http.clone());
+    let console = OwnConsole::of(&config);
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
@@ -74,8 +74,8 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     for port in &ports {
         port.show(server.reports());
     }
-    if let (Some(options), Some(port)) = (&console, ports.first()) {
-        show_console(options, port, &server);
+    if let (Some(console), Some(port)) = (&console, ports.first()) {
+        show_console(console, port, &server);
     }
     audited.send_replace(Some(server.reports()));
     let failed = {

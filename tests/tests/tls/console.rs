@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use rcgen::{CertificateParams, date_time_ymd};
 use serde_json::{Value, json};
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::Servers;
-use zoolet_tests::{tools, wait};
+use zoolet_tests::{tools, wait, zoolet};
 
 use super::authority::Authority;
 use super::curl::{Reply, User};
@@ -191,4 +192,120 @@ fn without_logins_a_certificate_only_looks() {
     assert!(reply.status == 400 && reply.error().contains("read-only"), "{reply:?}");
     let create = json!({ "path": "/a", "text": "" });
     assert_eq!(admin.post("create", &create).status, 401);
+}
+
+/// A server whose clients speak TLS alone, until this is dropped.
+struct Alone {
+    process: Child,
+    http: u16,
+    directory: tempfile::TempDir,
+    _lease: PortLease,
+}
+
+impl Alone {
+    fn start(authority: &Authority, change: &[(&str, &str)]) -> Self {
+        let lease = PortLease::take(2).unwrap();
+        let (client, http) = (lease.ports()[0], lease.ports()[1]);
+        let directory = tempfile::tempdir().unwrap();
+        let (server, ca) = (authority.issue_server(), authority.text("ca.pem"));
+        let mut lines = format!(
+            "dataDir={0}/data\nsecureClientPort={client}\nsecureClientPortAddress=127.0.0.1\n\
+             ssl.keyStore.location={1}\nssl.trustStore.location={ca}\n\
+             admin.enableServer=true\nadmin.serverAddress=127.0.0.1\nadmin.serverPort={http}\n\
+             admin.ssl.keyStore.location={1}\nadmin.ssl.trustStore.location={ca}\n\
+             admin.console.logins=true\n",
+            directory.path().display(),
+            server.display(),
+        );
+        lines.extend(change.iter().flat_map(|(key, value)| [*key, "=", *value, "\n"]));
+        let file = directory.path().join("zoo.cfg");
+        fs::write(&file, lines).unwrap();
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let process = Command::new(zoolet::binary().unwrap())
+            .args(["serve", "--until-stdin-ends", "--config"])
+            .arg(&file)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { process, http, directory, _lease: lease }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
+    /// Waits until its log has a text.
+    #[track_caller]
+    fn says(&self, text: &str) {
+        assert!(soon(|| self.log().contains(text)), "{text}: {}", self.log());
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const HTTPS: (&str, &str) = ("admin.forceHttps", "true");
+
+/// Its console would have needed certificates of its own, and was not there.
+#[test]
+fn a_server_whose_clients_speak_tls_alone_has_a_console() {
+    if !tools::require_foreign("console_tls_alone", &["curl"]).unwrap() {
+        return;
+    }
+    let authority = Authority::new("authority");
+    let server = Alone::start(&authority, &[HTTPS, ("admin.ssl.clientAuth", "need")]);
+    authority.issue("alice", &[], |_| {});
+    server.says("web console at /console/");
+    let alice = User::new(&authority, Some((&authority, "alice")), server.http);
+    let found = alice.get("/console/api/children?path=/");
+    assert!(found.status == 200 && found.body.contains("zookeeper"), "{found:?}");
+    let looked = || {
+        let ensemble = alice.get("/console/api/ensemble").json();
+        (ensemble["servers"][0]["role"] == "standalone").then_some(()).ok_or(ensemble)
+    };
+    assert!(wait::until(SOON, || looked().ok()).is_some(), "{:?}", looked());
+    let set = json!({ "path": "/alice", "text": "changed", "version": 0 });
+    assert_eq!(alice.post("set", &set).status, 401);
+    log_in(&alice);
+    create_for(&alice, "/alice", "CN=alice");
+    assert_eq!(alice.post("set", &set).status, 200);
+
+    // By digest the session is another one, and the ACL refuses it.
+    let reply = alice.post("login", &json!({ "user": "bob", "password": "builder" }));
+    assert!(reply.status == 200 && reply.body.contains("digest:bob"), "{reply:?}");
+    let set = json!({ "path": "/alice", "text": "again", "version": 1 });
+    assert_eq!(alice.post("set", &set).status, 403);
+    let stranger = User::new(&authority, None, server.http).get("/console/api/session");
+    assert_eq!(stranger.status, 0, "{stranger:?}");
+}
+
+#[test]
+fn the_console_does_not_pass_by_what_the_port_for_clients_demands() {
+    if !tools::require_foreign("console_demands", &["curl"]).unwrap() {
+        return;
+    }
+    let authority = Authority::new("authority");
+    let (want, plain) = (("admin.ssl.clientAuth", "want"), ("admin.portUnification", "true"));
+    for (change, why) in [
+        (&[HTTPS, want][..], "demands certificates, and the HTTP port does not"),
+        (&[plain, ("ssl.clientAuth", "none")], "speak TLS alone, and the HTTP port does not"),
+    ] {
+        let server = Alone::start(&authority, change);
+        server.says(why);
+        let user = User::new(&authority, None, server.http);
+        assert!(soon(|| user.get("/health").status == 200), "{}", server.log());
+        assert_eq!(user.get("/console/api/session").status, 404);
+    }
+    // Where clients need no certificate, browsers need none either.
+    let server = Alone::start(&authority, &[HTTPS, ("ssl.clientAuth", "want")]);
+    server.says("web console at /console/");
+    let stranger = User::new(&authority, None, server.http);
+    assert_eq!(stranger.get("/console/api/children?path=/").status, 200);
 }
