@@ -26,7 +26,6 @@ mod torture;
 mod watch_run;
 mod words;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
@@ -42,10 +41,15 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(args::as_zkcli_users_write(std::env::args_os()))
     {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error, is_json_wanted(std::env::args_os())),
+        Err(error) => return usage(&error, args::is_json_wanted(std::env::args_os())),
     };
     let json = arguments.flags.json;
-    match run(arguments) {
+    ended(run(arguments), json)
+}
+
+/// Reports a failure, and returns how the program ends.
+fn ended(result: Result<(), CtlError>, json: bool) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::report(&error, json);
@@ -54,11 +58,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what clap has to say: help on stdout, what is wrong on stderr.
+/// Prints what clap has to say: help and the version on stdout, what is wrong on stderr.
 fn usage(error: &clap::Error, json: bool) -> ExitCode {
-    if json && error.use_stderr() {
-        output::report(&error::usage(&error.render().to_string()), json);
-        return Exit::Usage.into();
+    if json {
+        let output = Output { json };
+        let text = error.render().to_string();
+        let printed = if error.use_stderr() {
+            Err(error::usage(&text))
+        } else if error.kind() == ErrorKind::DisplayVersion {
+            output::version(output)
+        } else {
+            output::help(&text, output)
+        };
+        return ended(printed, json);
     }
     // Nothing can be done about a stream that is closed.
     let _ = error.print();
@@ -72,20 +84,15 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS }
 }
 
-/// Whether a command line that cannot be read has --json, before what belongs to another program.
-fn is_json_wanted(words: impl Iterator<Item = OsString>) -> bool {
-    words.take_while(|word| word != "--").any(|word| word == "--json")
-}
-
 #[tokio::main]
 async fn run(arguments: Arguments) -> Result<(), CtlError> {
     let Arguments { flags, command } = arguments;
     let output = Output { json: flags.json };
     // What needs no server needs no configuration.
     match &command {
-        Some(Command::Completions { shell }) => return documents::completions(*shell),
+        Some(Command::Completions { shell }) => return documents::completions(*shell, output),
         Some(Command::Digest(arguments)) => return digest::run(arguments, output),
-        Some(Command::ManPages { directory }) => return documents::man_pages(directory),
+        Some(Command::ManPages { directory }) => return documents::man_pages(directory, output),
         Some(Command::Version) => return output::version(output),
         Some(Command::Znode(ZnodeCommand::AddAuth(args::AddAuth { id: Some(_), .. }))) => {
             let message = "addauth is refused here, it shows a password: it is for the shell";

@@ -28,12 +28,26 @@ impl Output {
             text => line(&text),
         }
     }
+
+    /// Says something on stderr that is not a result, in the same form.
+    pub(crate) fn note(self, text: &str) {
+        if self.json {
+            to_stderr(&json!({ "note": { "message": text } }));
+        } else {
+            note(text);
+        }
+    }
 }
 
 /// Prints the version of this program.
 pub(crate) fn version(output: Output) -> Result<(), CtlError> {
     let version = env!("CARGO_PKG_VERSION");
     output.result(|| format!("zooletctl {version}"), || json!({ "version": version }))
+}
+
+/// Prints a help text.
+pub(crate) fn help(text: &str, output: Output) -> Result<(), CtlError> {
+    output.result(|| text.trim_end().to_owned(), || json!({ "help": text.trim_end() }))
 }
 
 /// Writes a line of text to stdout.
@@ -59,8 +73,7 @@ pub(crate) fn note(text: &str) {
 /// Warns on stderr of what does not stop the program.
 pub(crate) fn warn(text: &str, json: bool) {
     if json {
-        // Nothing can be done about a closed stderr.
-        let _ = writeln!(io::stderr().lock(), "{}", json!({ "warning": { "message": text } }));
+        to_stderr(&json!({ "warning": { "message": text } }));
     } else {
         note(&format!("Warning: {}", name_text(text)));
     }
@@ -77,8 +90,13 @@ pub(crate) fn prompt(text: &str) {
 pub(crate) fn report(error: &CtlError, json: bool) {
     match json {
         _ if error.message.is_empty() => {}
-        // As it is, for programs.
-        true => _ = writeln!(io::stderr().lock(), "{}", error.to_json()),
+        true => to_stderr(&error.to_json()),
         false => note(&format!("Error: {error}")),
     }
+}
+
+/// Writes a line of JSON to stderr, as it is.
+fn to_stderr(json: &Value) {
+    // Nothing can be done about a closed stderr.
+    let _ = writeln!(io::stderr().lock(), "{json}");
 }

@@ -15,7 +15,7 @@ use zoolet_torture::{Recipe, ServerFault, Servers, Settings, TortureError};
 
 use crate::args::{Options, Torture};
 use crate::error::{CtlError, Exit};
-use crate::output::{Output, note};
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -48,7 +48,8 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         session_timeout: arguments.session,
         ..Settings::new(options.connect_string(), seed)
     };
-    note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
+    let output = Output { json: options.json };
+    output.note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
     // However this ends, no server may stay paused. Until the run has begun there
     // is none that could, and a signal ends the program by itself.
     let stop = async {
@@ -68,7 +69,6 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
     if let Some(file) = &arguments.svg {
         write(file, report.svg())?;
     }
-    let output = Output { json: options.json };
     output.result(|| report.to_string(), || report.json())?;
     if report.passed() {
         return Ok(());

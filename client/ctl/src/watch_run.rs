@@ -13,7 +13,6 @@ use zoolet_client::{AddWatchMode, PersistentWatcher, WatchedEvent, Zxid};
 use crate::args::WatchRun;
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
-use crate::output::note;
 use crate::path;
 use crate::signals::{Signals, stop_process};
 
@@ -64,7 +63,7 @@ pub(crate) async fn run(arguments: &WatchRun, context: &Context) -> Result<(), C
             if arguments.fail {
                 return Err(CtlError::new(Exit::Of(ended.code), ""));
             }
-            note(&format!("{program} ended with {}", ended.code));
+            context.output.note(&format!("{program} ended with {}", ended.code));
         }
         if ended.is_lost {
             return Err(lost());

@@ -5,9 +5,11 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 use zoolet_client::CreateMode;
+use zoolet_tests::ports::PortLease;
 use zoolet_tests::scenes::Scene;
+use zoolet_tests::zooletctl;
 
-use crate::harness::{CtlScene, ended, said, signal, start};
+use crate::harness::{CtlScene, Said, ended, said, signal, start};
 
 /// The largest integer that every reader of JSON keeps: 2⁵³ − 1.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -18,8 +20,8 @@ const TIME_MS_MIN: f64 = 1e12;
 /// Members whose own members are named by recipes, kinds of faults or bounds.
 const MAPS: [&str; 5] = ["faults", "grants", "others", "by_recipe", "histogram"];
 
-/// Commands that other scenes look at, or that print no JSON; `locks` is looked at by itself.
-const ELSEWHERE: [&str; 6] = ["completions", "history", "locks", "snapshot", "torture", "watch"];
+/// Commands that other scenes look at; `locks` is looked at by itself.
+const ELSEWHERE: [&str; 5] = ["history", "locks", "snapshot", "torture", "watch"];
 
 /// Takes it for granted that a result has the names and the types of docs/zooletctl.md.
 #[track_caller]
@@ -150,6 +152,9 @@ pub(crate) async fn every_command_prints_the_same_kind_of_json(scene: &Scene) {
         &["sync", "/"],
         &["config"],
         &["version"],
+        &["--version"],
+        &["ls", "--help"],
+        &["completions", "bash"],
         &["status"],
         &["delete", &b],
         &["find", &path],
@@ -224,4 +229,57 @@ fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
     check(&scene.json(&["locks", "--release", lock, "--yes"]));
     signal(&holder, "TERM");
     holder.wait().unwrap();
+}
+
+/// Takes it for granted that a command has failed so, and that all it said is one line of JSON.
+#[track_caller]
+fn check_failure(failed: &Said, code: i32) {
+    assert!(failed.code == Some(code) && failed.out.is_empty(), "not {code}: {failed:?}");
+    let error: Value = serde_json::from_str(&failed.err).unwrap();
+    assert_eq!(error["error"]["exit"], code, "{failed:?}");
+    assert!(error["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{failed:?}");
+}
+
+/// A line of a script with `--json` failed in plain text, and notes were plain text.
+pub(crate) async fn mistakes_are_json_with_the_code_of_the_manual(scene: &Scene) {
+    for name in commands(scene) {
+        check_failure(&scene.ctl(&["--json", &name, "--no-such-option"]), 128);
+    }
+    let path = scene.znode().await;
+    let none = format!("{path}/none");
+    let failures: &[(i32, &[&str])] = &[
+        (1, &["get", &none]),
+        (1, &["deleteall", &none]),
+        (1, &["cp", &none, &path]),
+        (2, &["diff", &none, &none]),
+        (3, &["ls", "relative"]),
+        (3, &["mv", "other:/a", &path]),
+        (128, &["get", "--raw", &path]),
+        (128, &["locks", "--graph", "--dot", &path]),
+    ];
+    for (code, words) in failures {
+        check_failure(&scene.ctl(&[&["--json"], *words].concat()), *code);
+    }
+    let lease = PortLease::take(1).unwrap();
+    let nowhere = format!("127.0.0.1:{}", lease.ports()[0]);
+    let waits: &[&[&str]] = &[
+        &["ls", "/"],
+        &["set", "/a", "b"],
+        &["lock", "/a"],
+        &["elect", "/a"],
+        &["locks", "/"],
+        &["watch", "/", "--", "true"],
+        &["bench"],
+        &["history", "--http", &nowhere, "/a"],
+    ];
+    for words in waits {
+        let options = ["--json", "--servers", &nowhere, "--timeout", "300ms"];
+        check_failure(&said(zooletctl::command().unwrap().args(options).args(*words)), 2);
+    }
+    let script = format!("get {none} --json\nget {none}\nls --help --json\nhelp --json\nredo 1\n");
+    let failed = scene.script(&script);
+    let is_json = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+    assert!(failed.out.lines().count() == 2 && failed.out.lines().all(is_json), "{failed:?}");
+    let errors: Vec<bool> = failed.err.lines().map(is_json).collect();
+    assert_eq!(errors, [true, false, true], "{failed:?}");
 }

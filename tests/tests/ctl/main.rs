@@ -74,7 +74,8 @@ suites! {
     options_come_from_files_and_results_are_json / options_come_from_files_and_results_are_json_on_apache:
         configuration::ensembles_have_names_and_identities,
         configuration::passwords_are_kept_from_other_users,
-        json::every_command_prints_the_same_kind_of_json;
+        json::every_command_prints_the_same_kind_of_json,
+        json::mistakes_are_json_with_the_code_of_the_manual;
     subtrees_are_found_copied_and_moved / subtrees_are_found_copied_and_moved_on_apache:
         subtree::znodes_are_found,
         subtree::subtrees_are_copied,

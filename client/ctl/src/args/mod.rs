@@ -319,6 +319,11 @@ pub(crate) fn as_zkcli_users_write(words: impl IntoIterator<Item = OsString>) ->
     ours
 }
 
+/// Whether a command line that cannot be read has --json, before what belongs to another program.
+pub(crate) fn is_json_wanted(words: impl IntoIterator<Item = OsString>) -> bool {
+    words.into_iter().take_while(|word| word != "--").any(|word| word == "--json")
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

@@ -15,7 +15,7 @@ use crate::args::Edit;
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{name_text, stat_json};
-use crate::output::note;
+use crate::output::Output;
 use crate::path;
 
 /// The editor where `VISUAL` and `EDITOR` name none.
@@ -31,7 +31,7 @@ pub(crate) async fn edit(arguments: &Edit, context: &Context) -> Result<(), CtlE
         let error = CtlError::new(Exit::InvalidInput, format!("{path}: its data is not text"));
         error.hint("`get --raw` and `set --file` have the bytes in a file")
     })?;
-    let mut draft = Draft::write(path, old)?;
+    let mut draft = Draft::write(path, old, context.output)?;
     run_editor(&draft.file).await?;
     let new = draft.read()?;
     if new == old {
@@ -54,11 +54,12 @@ struct Draft {
     file: PathBuf,
     old: String,
     is_done: bool,
+    output: Output,
 }
 
 impl Draft {
     /// Writes the text to a file that its owner alone may read, and that shows which znode it is.
-    fn write(path: &str, old: &str) -> Result<Self, CtlError> {
+    fn write(path: &str, old: &str, output: Output) -> Result<Self, CtlError> {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let name: String = name.chars().filter(is_plain).take(40).collect();
@@ -67,7 +68,7 @@ impl Draft {
             tempfile::Builder::new().prefix("zooletctl-").suffix(&format!("-{name}")).tempfile()?;
         file.as_file().write_all(old.as_bytes())?;
         let (_, file) = file.keep().map_err(|failed| failed.error)?;
-        Ok(Self { file, old: old.to_owned(), is_done: false })
+        Ok(Self { file, old: old.to_owned(), is_done: false, output })
     }
 
     /// The text as it is now. Many editors end it with a line feed that was not there.
@@ -122,7 +123,7 @@ impl Drop for Draft {
             Ok(text) if text == self.old => self.discard(),
             Ok(_) | Err(_) => {
                 let file = self.file.display().to_string();
-                note(&format!("your text is kept in {}", name_text(&file)));
+                self.output.note(&format!("your text is kept in {}", name_text(&file)));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::walk::{Visited, Walk};
 use super::watch::Watch;
 use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
 use crate::context::Context;
-use crate::error::CtlError;
+use crate::error::{CtlError, Exit};
 use crate::format::{base64_text, data_text, hexdump_text, name_text, stat_json, stat_text};
 use crate::output;
 use crate::path;
@@ -119,6 +119,13 @@ pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Wat
         (data, stat, None)
     };
     if arguments.raw {
+        if context.output.json {
+            // Of a shell with --json, the line does not have it.
+            return Err(CtlError::new(
+                Exit::Usage,
+                "--raw and --json are two forms: give one of them",
+            ));
+        }
         return output::bytes(&data).map(|()| None);
     }
     let json = || {

@@ -14,7 +14,7 @@ use self::print::{entry_text, turn_text};
 use crate::args::{History, Options};
 use crate::error::{CtlError, Exit};
 use crate::http::{Endpoint, SILENCE_MAX, first_reached, identity_of};
-use crate::output::{Output, note};
+use crate::output::Output;
 
 /// How often a server is asked for what is new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
@@ -144,13 +144,13 @@ fn print(found: &Value, arguments: &History, output: Output) -> Result<(), CtlEr
         }
     }
     if found.get("truncated").and_then(Value::as_bool) == Some(true) {
-        note("there is more: --limit shows it, up to 10000 lines");
+        output.note("there is more: --limit shows it, up to 10000 lines");
     }
     let begin_ms = found.pointer("/begin/time_ms").and_then(Value::as_i64);
     if let Some(path) = arguments.lock.as_deref().filter(|_| turns.is_empty() && !output.json) {
-        note(&print::no_turns_text(path, begin_ms));
+        output.note(&print::no_turns_text(path, begin_ms));
     } else if list(found, "history").is_empty() && turns.is_empty() && !arguments.follow {
-        note(&print::nothing_text(begin_ms));
+        output.note(&print::nothing_text(begin_ms));
     }
     Ok(())
 }

@@ -12,7 +12,6 @@ use tokio::time::{sleep, timeout};
 
 use super::descendants::Descendants;
 use crate::error::{CtlError, Exit};
-use crate::output::note;
 use crate::signals::{self, Signals};
 
 /// How often those that are to end are looked for again.
@@ -114,8 +113,8 @@ impl RunningCommand {
     }
 
     /// Has it end, and all that it has started: SIGTERM, and SIGKILL for what is left after the
-    /// grace.
-    pub(crate) async fn end(&mut self, grace: Duration) {
+    /// grace. Returns whether nothing is left.
+    pub(crate) async fn end(&mut self, grace: Duration) -> bool {
         self.descendants.terminate(self.pid, self.has_group);
         self.send(Signal::TERM);
         let all = async {
@@ -129,11 +128,10 @@ impl RunningCommand {
         if self.has_group || self.child.id().is_some() {
             self.send(Signal::KILL);
         }
-        if !self.kill_descendants().await {
-            note("not everything that the command has started could be killed");
-        }
+        let is_all = self.kill_descendants().await;
         // It is killed; there is nothing else to wait for.
         let _ = self.child.wait().await;
+        is_all
     }
 
     /// Kills what the command has started, and looks again until there is none: they may start

@@ -18,7 +18,7 @@ use crate::args::{Elect, Lock, Options};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
 use crate::format::name_text;
-use crate::output::{Output, note};
+use crate::output::Output;
 use crate::path;
 use crate::signals::Signals;
 use child::RunningCommand;
@@ -115,7 +115,8 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
         if error.exit != Exit::Lost && !(has_led && error.exit == Exit::Connection) {
             return Err(error);
         }
-        note(&format!("{}; contending again", name_text(&error.message)));
+        let output = Output { json: options.json };
+        output.note(&format!("{}; contending again", name_text(&error.message)));
         tokio::select! {
             () = sleep(CONTEND_AGAIN) => {}
             () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
@@ -194,7 +195,7 @@ async fn use_lock(
             () = signals.end() => Ok(None),
         }
     } else {
-        run(plan, &guard, signals).await.map(Some)
+        run(plan, options, &guard, signals).await.map(Some)
     };
     let exit = held?;
     let released = timeout(options.timeout, guard.release()).await;
@@ -204,7 +205,7 @@ async fn use_lock(
             Err(lost_error(plan.path, Loss::Session, "before the command ended"))
         }
         (Ok(Err(_)) | Err(_), exit) => {
-            note(&format!(
+            Output { json: options.json }.note(&format!(
                 "{}: cannot release the lock: it is released when the session ends",
                 name_text(plan.path)
             ));
@@ -226,7 +227,12 @@ fn show(plan: &Plan<'_>, options: &Options, guard: &LockGuard) -> Result<(), Ctl
 }
 
 /// Runs the command, and ends it when the lock is lost or about to be.
-async fn run(plan: &Plan<'_>, guard: &LockGuard, signals: &mut Signals) -> Result<Exit, CtlError> {
+async fn run(
+    plan: &Plan<'_>,
+    options: &Options,
+    guard: &LockGuard,
+    signals: &mut Signals,
+) -> Result<Exit, CtlError> {
     let part = Duration::from_millis(guard.client().session().timeout_ms) / GRACE_PART;
     let grace = plan.kill_after.unwrap_or(part);
     let token = (!plan.is_shared).then(|| guard.token().to_string());
@@ -239,7 +245,10 @@ async fn run(plan: &Plan<'_>, guard: &LockGuard, signals: &mut Signals) -> Resul
         loss = guard.lost() => loss,
         () = running_out(guard, grace.min(part)) => Loss::Session,
     };
-    command.end(grace).await;
+    if !command.end(grace).await {
+        let text = "not everything that the command has started could be killed";
+        Output { json: options.json }.note(text);
+    }
     Err(lost_error(plan.path, loss, ": the command was killed"))
 }
 

@@ -4,6 +4,7 @@ mod complete;
 mod editor;
 mod prompt;
 
+use std::borrow::Cow;
 use std::future::pending;
 use std::io::{self, BufRead, IsTerminal};
 use std::pin::pin;
@@ -95,10 +96,8 @@ impl Shell {
                 Typed::End => break,
             };
             tokio::select! {
-                flow = self.enter(&line) => match flow {
-                    Ok(Flow::Continue) => {}
-                    Ok(Flow::Quit) => break,
-                    Err(error) => report(&error, self.options.json),
+                flow = self.enter(&line) => if flow == Ok(Flow::Quit) {
+                    break;
                 },
                 _ = tokio::signal::ctrl_c() => note("interrupted"),
             }
@@ -157,43 +156,59 @@ impl Shell {
                 }
             };
             let Some(line) = line else { break };
-            let flow = match String::from_utf8(line?) {
-                Ok(line) => self.enter(&line).await,
-                Err(_) => Err(CtlError::new(Exit::InvalidInput, "a line is not UTF-8")),
+            let flow = if let Ok(line) = String::from_utf8(line?) {
+                self.enter(&line).await
+            } else {
+                let error = CtlError::new(Exit::InvalidInput, "a line is not UTF-8");
+                report(&error, self.options.json);
+                Err(error.exit)
             };
             match flow {
                 Ok(Flow::Continue) => {}
                 Ok(Flow::Quit) => break,
-                Err(error) if error.exit == Exit::BrokenPipe => return Err(error),
-                Err(error) => {
-                    report(&error, self.options.json);
-                    first_failure.get_or_insert(error.exit);
-                }
+                Err(Exit::BrokenPipe) => return Err(CtlError::new(Exit::BrokenPipe, "")),
+                Err(exit) => _ = first_failure.get_or_insert(exit),
             }
         }
         self.disconnect().await;
         first_failure.map_or(Ok(()), |exit| Err(CtlError::new(exit, "")))
     }
 
-    /// Carries out one line.
-    async fn enter(&mut self, line: &str) -> Result<Flow, CtlError> {
-        let line = line.trim();
+    /// Carries out one line, and reports what goes wrong in the form that the line asks for.
+    async fn enter(&mut self, line: &str) -> Result<Flow, Exit> {
+        let mut line = Cow::Borrowed(line.trim());
+        let carried_out = self.carry_out(&mut line).await;
+        carried_out.map_err(|error| {
+            report(&error, self.output(&line).json);
+            error.exit
+        })
+    }
+
+    /// The form of the results of a line.
+    fn output(&self, line: &str) -> Output {
+        let words = words::split(line).unwrap_or_default();
+        let is_wanted = args::is_json_wanted(words.into_iter().map(Into::into));
+        Output { json: is_wanted || self.options.json }
+    }
+
+    /// Carries out one line, which becomes the one of before if that is to be carried out again.
+    async fn carry_out(&mut self, line: &mut Cow<'_, str>) -> Result<Flow, CtlError> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(Flow::Continue);
         }
-        let Some(mut parsed) = parse(line)? else { return Ok(Flow::Continue) };
-        let mut line = line.to_owned();
+        let Some(mut parsed) = parse(line, self.output(line))? else { return Ok(Flow::Continue) };
         if let ShellCommand::Redo { number } = parsed.command {
             let again = number.checked_sub(1).and_then(|index| self.history.get(index)).cloned();
-            line = again.ok_or_else(|| {
+            let again = again.ok_or_else(|| {
                 CtlError::new(Exit::InvalidInput, format!("the history has no line {number}"))
                     .hint("`history` numbers the lines")
             })?;
-            let Some(again) = parse(&line)? else { return Ok(Flow::Continue) };
+            *line = Cow::Owned(again);
+            let Some(again) = parse(line, self.output(line))? else { return Ok(Flow::Continue) };
             parsed = again;
         }
-        if is_to_be_remembered(&line) {
-            self.history.push(line);
+        if is_to_be_remembered(line) {
+            self.history.push(line.to_string());
         }
         self.execute(parsed).await
     }
@@ -209,7 +224,7 @@ impl Shell {
                     && watches.as_ref().is_err_and(|error| error.exit == Exit::Connection)
                     && self.watches.forget(arguments)
                 {
-                    note("no server could be reached: removed here alone");
+                    output.note("no server could be reached: removed here alone");
                     watches = Ok(Vec::new());
                 }
                 // Events come before the answer to what caused them.
@@ -226,7 +241,7 @@ impl Shell {
             }
             ShellCommand::Close => self.disconnect().await,
             ShellCommand::History => self.print_history(output)?,
-            ShellCommand::Help { command } => output::line(&help(command.as_deref())?)?,
+            ShellCommand::Help { command } => output::help(&help(command.as_deref())?, output)?,
             ShellCommand::PrintWatches { switch: None } => {
                 let on = self.prints_watches;
                 let text = || format!("printwatches is {}", if on { "on" } else { "off" });
@@ -311,7 +326,7 @@ fn closed() -> CtlError {
 }
 
 /// Takes a line apart; `None` when it asked for help and got it.
-fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
+fn parse(line: &str, output: Output) -> Result<Option<ShellLine>, CtlError> {
     let words = words::split(line).map_err(|why| CtlError::new(Exit::Usage, why))?;
     let words = args::as_zkcli_users_write(words.into_iter().map(Into::into));
     match ShellLine::try_parse_from(words) {
@@ -322,7 +337,7 @@ fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
             if error.use_stderr() {
                 return Err(error::usage(&text));
             }
-            output::line(text.trim_end()).map(|()| None)
+            output::help(&text, output).map(|()| None)
         }
     }
 }
