@@ -208,7 +208,15 @@ pub(crate) async fn what_may_not_be_read_is_named(scene: &Scene) {
     let copy = format!("{top}-copy");
     let why = format!("{not_permitted}; 100 znodes were copied before and stay");
     scene.ctl(&["cp", "-r", &top, &copy]).badly(1, &why);
-    scene.ctl(&["mv", "other:/a", &copy]).badly(3, "`--ensemble NAME`");
+    scene
+        .ctl(&["mv", "other:/a", &copy])
+        .badly(3, "`cp -r --acl SRC DST`, and then `deleteall SRC`");
+
+    // What a transaction has written was not counted if an ACL could not be set behind it.
+    let fixed = subtree(scene, &[("secret", "")]).await;
+    scene.ctl(&["setAcl", &fixed, "world:anyone:crwd"]).well();
+    let why = format!("{fixed}: the ACL does not permit it; 2 znodes were copied before and stay");
+    scene.ctl(&["cp", "-r", "--force", "--acl", &other, &fixed]).badly(1, &why);
     scene.ctl(&["mv", &secret, "other:/a"]).badly(3, "nothing was moved");
 
     for words in [["--json", "lss"], ["get", "--json"]] {

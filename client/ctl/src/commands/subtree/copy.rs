@@ -82,6 +82,8 @@ pub(super) struct Copier<'a> {
     batch_bytes: usize,
     /// What is copied so far, in that order.
     pub(super) copied: Vec<Copied>,
+    /// How many are in a transaction that was not answered.
+    unanswered: usize,
     /// How many ephemeral znodes were left out.
     pub(super) left_out: usize,
 }
@@ -98,6 +100,7 @@ impl<'a> Copier<'a> {
             batch: Vec::new(),
             batch_bytes: 0,
             copied: Vec::new(),
+            unanswered: 0,
             left_out: 0,
         }
     }
@@ -216,15 +219,17 @@ impl<'a> Copier<'a> {
                 }
             };
         }
-        let committed = connection.ask_part(&self.to, transaction.commit()).await;
-        committed.map_err(|(part, error)| self.failed(part.and_then(|at| batch.get(at)), error))?;
+        if let Err((part, error)) = connection.ask_part(&self.to, transaction.commit()).await {
+            self.unanswered = if error.code.is_none() { batch.len() } else { 0 };
+            return Err(self.failed(part.and_then(|at| batch.get(at)), error));
+        }
+        self.copied.extend(batch.iter().map(|part| part.copied.clone()));
         for (part, _) in batch.iter().zip(&versions).filter(|(_, version)| version.is_some()) {
             if self.with_acl && (self.force || part.path != "/") {
                 let set = connection.client.set_acl(&part.path, part.acl.clone(), Version::Any);
                 connection.ask(&part.path, set).await?;
             }
         }
-        self.copied.extend(batch.into_iter().map(|part| part.copied));
         Ok(())
     }
 
@@ -257,11 +262,14 @@ impl<'a> Copier<'a> {
         CtlError { message: why, hint, ..error }
     }
 
-    /// Says what has been copied before.
+    /// Says how far it has come.
     fn stopped(&self, error: CtlError) -> CtlError {
-        let before = match self.copied.len() {
-            0 => "nothing was copied".to_owned(),
-            count => format!("{count} znodes were copied before and stay"),
+        let before = match (self.copied.len(), self.unanswered) {
+            (0, 0) => "nothing was copied".to_owned(),
+            (count, 0) => format!("{count} znodes were copied before and stay"),
+            (count, more) => {
+                format!("{count} znodes were copied before and stay, and {more} more may have been")
+            }
         };
         CtlError { message: format!("{}; {before}", error.message), ..error }
     }

@@ -60,8 +60,8 @@ fn refuse_ensembles(arguments: &Mv) -> Result<(), CtlError> {
     for text in [&arguments.source, &arguments.target] {
         if let Place { ensemble: Some(name), path } = Place::from(text.as_str()) {
             let message = format!("{name}:{path}: mv moves within one ensemble: nothing was moved");
-            let hint = "`--ensemble NAME` says in which; `cp -r` copies from one to another, and \
-                        `deleteall` deletes the original";
+            let hint = "`--ensemble NAME` says in which; from one to another it takes two commands: \
+                        `cp -r --acl SRC DST`, and then `deleteall SRC`";
             return Err(CtlError::new(Exit::InvalidInput, message).hint(hint));
         }
     }
