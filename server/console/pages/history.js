@@ -46,10 +46,10 @@ async function draw(list, kind, subject, seconds) {
       element('ul', {}, found.problems.map((it) => element('li', {}, it)))));
     return;
   }
-  const { history, turns, gaps, truncated, begin } = found.answer;
+  const { history, turns, unrecorded, truncated, begin } = found.answer;
   show(list, element('p', { class: 'muted' }, `From ${found.server}.`),
     truncated ? notice('There is more: choose a shorter time.', 'warn') : null,
-    (gaps ?? []).length > 0 ? notice(`The server remembers with gaps: ${gaps.map(gapText).join('; ')}`, 'warn') : null,
+    (unrecorded ?? []).length > 0 ? notice(`Something may be missing: ${unrecorded.map(gapText).join('; ')}.`, 'warn') : null,
     kind === 'lock' ? turnsOf(subject, turns ?? [], begin) : null,
     history.length === 0 ? notice('Nothing has happened, as far as the server remembers.')
       : table(`History of ${subject}: ${number(history.length)}`, COLUMNS, history.map(row)));
@@ -75,10 +75,7 @@ function turn(it) {
     it.address, it.shared ? `${end} (shared)` : end, it.path.split('/').at(-1)];
 }
 
-function gapText(gap) {
-  if (typeof gap !== 'object' || gap === null) return String(gap);
-  return Object.entries(gap).map(([name, value]) => `${name} ${name.endsWith('_ms') ? time(value) : value}`).join(', ');
-}
+const gapText = ({ after, through, reason }) => `behind zxid ${after} up to ${through} (${reason})`;
 
 function row(entry) {
   if (entry.kind === 'gap') {

@@ -4,6 +4,6 @@
 pub use zoolet_history::{
     Entry, EntryKind, Found, Gap, GapReason, Query, QueryError, Subject, Turn, TurnEnd, turns,
 };
-pub use zoolet_jute::{Id as Identity, SessionId};
+pub use zoolet_jute::{Id as Identity, SessionId, Zxid};
 pub use zoolet_replica::state::LockPlace;
 pub use zoolet_replica::{HistoryCause, HistoryChange, HistoryEvent};

@@ -19,6 +19,7 @@ mod hold;
 mod json;
 mod locks;
 mod loss;
+mod programs;
 mod refusals;
 mod releases;
 mod shell;

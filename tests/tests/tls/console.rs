@@ -217,9 +217,7 @@ impl Alone {
             directory.path().display(),
             server.display(),
         );
-        for (key, value) in change {
-            lines.push_str(&format!("{key}={value}\n"));
-        }
+        lines.extend(change.iter().flat_map(|(key, value)| [*key, "=", *value, "\n"]));
         let file = directory.path().join("zoo.cfg");
         fs::write(&file, lines).unwrap();
         let log = fs::File::create(directory.path().join("log")).unwrap();

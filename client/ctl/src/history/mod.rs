@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use self::print::{entry_text, turn_text};
+use self::print::{entry_text, gap_text, turn_text};
 use crate::args::{History, Options};
 use crate::error::{CtlError, Exit};
 use crate::http::{Endpoint, SILENCE_MAX, first_reached, identity_of};
@@ -137,6 +137,9 @@ fn print(found: &Value, arguments: &History, output: Output) -> Result<(), CtlEr
     if is_lock && !output.json {
         for turn in turns {
             output.result(|| turn_text(turn), || turn.clone())?;
+        }
+        for gap in list(found, "unrecorded") {
+            output.result(|| gap_text(gap), || gap.clone())?;
         }
     } else {
         for entry in list(found, "history") {

@@ -8,15 +8,7 @@ use crate::format::{base64_bytes, data_text, name_text, time_text};
 pub(super) fn entry_text(entry: &Value) -> String {
     let kind = text(entry, "kind");
     if kind == "gap" {
-        let (after, through) = (text(entry, "after"), text(entry, "through"));
-        let why = match text(entry, "reason").as_str() {
-            "overload" => "more was changed than could be written down",
-            "disk" => "the files could not be written",
-            "removed" => "it was removed from the history, or a new one has begun",
-            "damage" => "a part of the history is damaged",
-            _ => "the server has got its state by a snapshot",
-        };
-        return format!("(something may be missing behind zxid {after} up to {through}: {why})");
+        return gap_text(entry);
     }
     let what = match kind.as_str() {
         "created" => format!("created {}{}", text(entry, "path"), owned(entry)),
@@ -35,6 +27,19 @@ pub(super) fn entry_text(entry: &Value) -> String {
         who(entry),
         data(entry)
     )
+}
+
+/// What is not recorded, and why.
+pub(super) fn gap_text(gap: &Value) -> String {
+    let (after, through) = (text(gap, "after"), text(gap, "through"));
+    let why = match text(gap, "reason").as_str() {
+        "overload" => "more was changed than could be written down",
+        "disk" => "the files could not be written",
+        "removed" => "it was removed from the history, or a new one has begun",
+        "damage" => "a part of the history is damaged",
+        _ => "the server has got its state by a snapshot",
+    };
+    format!("(something may be missing behind zxid {after} up to {through}: {why})")
 }
 
 /// One place in the queue of a lock: who, since when it waited and held, and how it ended.
@@ -184,7 +189,8 @@ mod tests {
         assert_eq!(entry_text(&entry), expected);
         let gap = json!({"kind": "gap", "after": "0x1", "through": "0x5", "reason": "overload"});
         assert!(
-            entry_text(&gap).starts_with("(something may be missing behind zxid 0x1 up to 0x5")
+            entry_text(&gap)
+                .starts_with("(something may be missing behind zxid 0x1 up to 0x5: more ")
         );
     }
 

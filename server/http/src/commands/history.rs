@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 use zoolet_server::embed::Reports;
 use zoolet_server::embed::history::{
-    Entry, EntryKind, Found, HistoryCause, HistoryChange, HistoryEvent, LockPlace, Query,
+    Entry, EntryKind, Found, Gap, HistoryCause, HistoryChange, HistoryEvent, LockPlace, Query,
     QueryError, SessionId, Subject, Turn, TurnEnd, turns,
 };
 
@@ -149,6 +149,12 @@ impl Wanted {
 
     fn object(&self, mut found: Found, live: &[LockPlace], lock: bool) -> Object {
         let mut object = Object::new();
+        // Before the limit takes some away: they count for the turns as well.
+        let gaps = found.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::Gap(gap) => Some(gap_json(gap)),
+            EntryKind::Event(_) => None,
+        });
+        object.insert("unrecorded".to_owned(), gaps.collect::<Value>());
         if lock && self.query.after.is_none() {
             let mut turns = turns(&found.entries, live, found.end);
             turns.retain(|turn| self.has(turn));
@@ -203,14 +209,23 @@ fn session(value: &str) -> Result<SessionId, String> {
 fn entry_json(entry: &Entry, data: bool) -> Value {
     match &entry.kind {
         EntryKind::Event(event) => event_json(entry.number, event, data),
-        EntryKind::Gap(gap) => json!({
-            "number": entry.number,
-            "kind": "gap",
-            "after": gap.after.to_string(),
-            "through": gap.through.to_string(),
-            "reason": gap.reason.name(),
-        }),
+        EntryKind::Gap(gap) => {
+            let mut object = gap_json(gap);
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("number".to_owned(), entry.number.into());
+                fields.insert("kind".to_owned(), "gap".into());
+            }
+            object
+        }
     }
+}
+
+fn gap_json(gap: &Gap) -> Value {
+    json!({
+        "after": gap.after.to_string(),
+        "through": gap.through.to_string(),
+        "reason": gap.reason.name(),
+    })
 }
 
 fn event_json(number: u64, event: &HistoryEvent, data: bool) -> Value {
@@ -322,6 +337,8 @@ fn identities(event: &HistoryEvent) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use zoolet_server::embed::history::{GapReason, Zxid};
+
     use super::*;
 
     #[test]
@@ -348,5 +365,21 @@ mod tests {
             let error = read(query).unwrap_err();
             assert!(error.contains(why), "{query}: {error}");
         }
+    }
+
+    /// The turns of a lock are made of all entries, and the gaps among them were cut off by the limit.
+    #[test]
+    fn gaps_are_named_beyond_the_limit() {
+        let gap = |number| {
+            let (after, through) = (Zxid(number), Zxid(number + 1));
+            let kind = EntryKind::Gap(Gap { after, through, reason: GapReason::Overload });
+            Entry { number: number.cast_unsigned(), kind }
+        };
+        let found = Found { entries: vec![gap(1), gap(5)], ..Found::default() };
+        let object = Wanted::read("lock=/a&limit=1", 0).unwrap().object(found, &[], true);
+        let named = |after: &str, through: &str| json!({ "after": after, "through": through, "reason": "overload" });
+        assert_eq!(object["unrecorded"], json!([named("0x1", "0x2"), named("0x5", "0x6")]));
+        assert_eq!(object["history"].as_array().unwrap().len(), 1);
+        assert_eq!(object["history"][0]["kind"], "gap");
     }
 }
