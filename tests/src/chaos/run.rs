@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use zoolet_client::{ClientOptions, ConfigChange, Version};
 use zoolet_replica::ServerId;
 use zoolet_sim::SimTime;
 use zoolet_sim::checks::{self, Counts};
 use zoolet_sim::history::{History, Recorder};
-use zoolet_sim::load::SUPER_DIGEST;
+use zoolet_sim::load::{SUPER_CREDENTIALS, SUPER_DIGEST};
 
 use super::clients::{self, Clients};
 use super::machine::{Libraries, Machine};
@@ -25,6 +26,9 @@ const HEAL: Duration = Duration::from_secs(15);
 const FINISH_MAX: Duration = Duration::from_mins(1);
 /// How long the servers may take to come to the same place in the log without any load.
 const CONVERGE_MAX: Duration = Duration::from_secs(15);
+
+/// How long it may take then until all servers are members, if the load has changed that.
+const GATHER_MAX: Duration = Duration::from_secs(30);
 
 /// What came out of a run.
 #[derive(Debug)]
@@ -67,7 +71,7 @@ pub(super) fn run(
         Machines::new(home, servers, &draw::settings(seed), Libraries::of(&draw::kinds(options))?)?;
     machines.found()?;
     let load = clients::load(seed, machines.lines());
-    let clients = load.clients();
+    let (clients, has_reconfig) = (load.clients(), load.reconfig.is_some());
     let plan = draw::plan(options, clients);
     let recorder = Recorder::real(clock::now);
     let mut nemesis = Nemesis::new(plan);
@@ -83,6 +87,9 @@ pub(super) fn run(
         violations.push(format!("clients: some have not ended after {FINISH_MAX:?}"));
     }
     violations.extend(running.panics().iter().cloned());
+    if has_reconfig {
+        violations.extend(runtime.block_on(gather(&machines)));
+    }
     violations.extend(differing(&machines)?);
     let ended_at = clock::now();
     for machine in &mut machines.all {
@@ -114,6 +121,28 @@ fn pass(
 ) -> Result<(), ChaosError> {
     let failed = wait::until(span, || interrupt::check().and_then(|()| work()).err());
     failed.map_or(Ok(()), Err)
+}
+
+/// Makes every server a member again: the change that the load asks for at its end may be refused while
+/// another one is under way. Returns what is wrong if that is not done in time.
+async fn gather(machines: &Machines) -> Option<String> {
+    let text = |all: Vec<String>| all.join(",");
+    let members = text(machines.lines().into_iter().map(|(_, line)| line).collect());
+    let servers = text(machines.addresses().into_iter().map(|(_, address)| address).collect());
+    let mut last = None;
+    let is_done = wait::until_so(GATHER_MAX, async || {
+        let attempt = async {
+            let options = ClientOptions::new().connect_timeout(CONVERGE_MAX);
+            let client = options.connect(&servers).await?;
+            client.add_auth("digest", SUPER_CREDENTIALS.as_bytes()).await?;
+            client.reconfig(ConfigChange::All(&members), Version::Any).await?;
+            client.close().await
+        };
+        last = attempt.await.err();
+        last.is_none() || interrupt::is_interrupted()
+    });
+    let why = "reconfiguration: the servers cannot all be members again";
+    (!is_done.await).then(|| format!("{why} after {GATHER_MAX:?}: {last:?}"))
 }
 
 /// What is wrong if the servers do not come to the same zxid.
