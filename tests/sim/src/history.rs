@@ -244,6 +244,15 @@ pub struct Strike {
     pub until: SimTime,
 }
 
+/// A walk over the whole tree through one server, with a write at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// When it has begun.
+    pub begun_at: SimTime,
+    /// When it was done, and how many znodes there were.
+    pub done: Option<(SimTime, u64)>,
+}
+
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -257,6 +266,8 @@ pub struct History {
     pub stops: Vec<Stop>,
     /// What servers and clients have logged as errors, and servers that have ended by themselves.
     pub troubles: Vec<Trouble>,
+    /// The walks over the tree at the end, each through one server.
+    pub walks: BTreeMap<ServerId, Walk>,
     /// The faults of disks.
     pub strikes: Vec<Strike>,
     /// From when on no fault was under way; the end of the run follows.
@@ -365,6 +376,27 @@ impl Recorder {
         let mut recording = self.recording();
         let (at, name) = (recording.now, name.to_owned());
         recording.history.gauges.push(Gauge { at, server, name, value, limit });
+    }
+
+    /// Notes that a client begins to walk over the tree through this server.
+    pub fn walk_begins(&self, server: ServerId) {
+        let mut recording = self.recording();
+        let walk = Walk { begun_at: recording.now, done: None };
+        recording.history.walks.insert(server, walk);
+    }
+
+    /// Notes that it has walked over this number of znodes, and has written.
+    pub fn walk_ends(&self, server: ServerId, znodes: u64) {
+        let mut recording = self.recording();
+        let now = recording.now;
+        if let Some(walk) = recording.history.walks.get_mut(&server) {
+            walk.done = Some((now, znodes));
+        }
+    }
+
+    /// Whether all walks have ended.
+    pub fn is_walked(&self) -> bool {
+        self.recording().history.walks.values().all(|walk| walk.done.is_some())
     }
 
     /// Returns a copy of what was noted so far.

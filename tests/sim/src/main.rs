@@ -146,7 +146,7 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
         shown(info);
     }));
     let outcome = run::run(&arguments.options(seed));
-    let checked = checks::all(&outcome.history, &run::check_options());
+    let checked = checks::all(&outcome.history, &run::check_options(seed));
     let met = situations::met(&outcome);
     let report = Report::of(seed, &outcome, &checked, met);
     if arguments.report {

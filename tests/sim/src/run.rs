@@ -12,7 +12,7 @@ use crate::chance::Chance;
 use crate::checks;
 use crate::faults::{self, Fault, Frame, Kind, Nemesis, Planned};
 use crate::history::{ClientNumber, History, Strike, Trouble, What};
-use crate::load::{ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
+use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::Figures;
 use crate::swarm::Size;
 use crate::trace::{self, Mark};
@@ -26,6 +26,8 @@ const FAULTS_S: u64 = 45;
 const HEAL: Duration = Duration::from_secs(20);
 /// How long clients have to end then.
 const FINISH: Duration = Duration::from_secs(30);
+/// How long clients have to walk over the tree then.
+const WALK: Duration = Duration::from_secs(20);
 
 /// What a run is made of; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,9 +154,16 @@ pub fn size(options: &Options) -> Size {
     Size { faults, clients, from_ms: from.ms(), until_ms: until.ms() }
 }
 
-/// What the checks have to know of all runs.
-pub fn check_options() -> checks::Options {
+/// What the checks have to know of a seed's run.
+pub fn check_options(seed: u64) -> checks::Options {
+    let mut config = ServerConfig::default();
+    draw_config(seed)(&mut config);
+    let ensemble = &config.ensemble;
+    let silence_ms = u64::from(ensemble.election_timeout_ms_min + ensemble.election_timeout_ms_max);
+    // Beside it a tick of its clock, and what is under way.
+    let alone_ms = silence_ms + config.sync_limit_ms() + u64::from(ensemble.tick_time_ms) + 1000;
     checks::Options {
+        serves_alone_within: Duration::from_millis(alone_ms) * 10 / 9,
         clock_error_permille: 100,
         super_digest: Some(SUPER_DIGEST.to_owned()),
         ..checks::Options::default()
@@ -190,6 +199,7 @@ pub fn run(options: &Options) -> Outcome {
     restart_clients(&mut world, &mut nemesis, (seed, &load), (&mut lives, &stopped));
     let healed_at = world.now();
     finish(&mut world, &mut nemesis, healed_at, &stop);
+    walk(&mut world, &mut nemesis, (seed, clients));
     let mut history = world.recorder.take();
     history.healed_at = healed_at;
     history.ended_at = world.now();
@@ -259,6 +269,33 @@ fn finish(
     stop.send_replace(true);
     let end = world.now() + FINISH;
     while world.now() < end {
+        world.step();
+        nemesis.work(world);
+    }
+}
+
+/// A client for each server walks over the tree through it.
+fn walk(world: &mut World, nemesis: &mut Nemesis, (seed, clients): (u64, u8)) {
+    trace::of("run");
+    trace::line(format_args!("the tree is walked over through each server"));
+    for (server, address) in world.addresses() {
+        let client = clients.saturating_add(server.0);
+        let recorder = world.recorder.clone();
+        let seed = Chance::of(seed, &format!("walk {server}")).number();
+        world.start_client(client, move |net| {
+            let machine = ClientMachine {
+                client: ClientNumber(u32::from(client)),
+                connector: std::sync::Arc::new(net),
+                servers: vec![(server, address)],
+                recorder,
+                seed,
+            };
+            load::walk(machine, server)
+        });
+    }
+    let end = world.now() + WALK;
+    world.step();
+    while world.now() < end && !world.recorder.is_walked() {
         world.step();
         nemesis.work(world);
     }

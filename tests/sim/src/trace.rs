@@ -143,7 +143,7 @@ pub(crate) fn take_marks() -> Vec<Mark> {
     TRACE.with_borrow_mut(|trace| std::mem::take(&mut trace.marks))
 }
 
-/// Adds a panic, whosever it is. For the hook of the process.
+/// Adds a panic of any server or client. For the hook of the process.
 pub fn panicked(panic: &PanicHookInfo<'_>) {
     TRACE.with(|trace| {
         // One that comes out of the trace itself is only shown.

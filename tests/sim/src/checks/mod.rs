@@ -12,6 +12,7 @@
 //! | K7 | the grants of a fair lock come in the order of its queue |
 //! | K8 | readers and semaphores keep the rules of their kinds: as K3 and K7 |
 
+mod alone;
 mod bounded;
 mod complaints;
 mod convergence;
@@ -27,6 +28,7 @@ mod same_log;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod walks;
 mod watches;
 mod zxids;
 
@@ -41,7 +43,7 @@ const VIOLATIONS_MAX: usize = 20;
 
 type Check = fn(&Run<'_>, &mut Counts) -> Vec<Violation>;
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 15] = [
     same_log::check,
     complaints::check,
     zxids::check,
@@ -50,10 +52,12 @@ const CHECKS: [Check; 13] = [
     durability::check,
     reads::check,
     linearizable::check,
+    alone::check,
     watches::check,
     sessions::check,
     locks::check,
     convergence::check,
+    walks::check,
     bounded::check,
 ];
 

@@ -37,8 +37,16 @@ pub struct Options {
     /// How long after its timeout a silent session may live when no fault is under way: the tick, the
     /// extra time that a new leader gives, an election, and the way into the log.
     pub expires_within: Duration,
+    /// The same under a leader that has led for longer than the timeout: the tick, and the way into the
+    /// log.
+    pub expires_under_leader_within: Duration,
     /// How long after the last fault all servers have the same state and calls have come back.
     pub converges_within: Duration,
+    /// How long a server may serve that has lost its ensemble: until it misses its leader, and
+    /// `syncLimit`, by a slow clock.
+    pub serves_alone_within: Duration,
+    /// How long a walk over the tree and a write through one server take at the end.
+    pub walks_within: Duration,
     /// How long after a grant the loss of the holder before may be reported, if its session had ended.
     /// Zero, unless clocks are wrong by more than the client allows for.
     pub loss_slack: Duration,
@@ -70,7 +78,10 @@ impl Default for Options {
         Self {
             clock_error_permille: 0,
             expires_within: Duration::from_secs(10),
+            expires_under_leader_within: Duration::from_secs(3),
             converges_within: Duration::from_secs(30),
+            serves_alone_within: Duration::from_secs(15),
+            walks_within: Duration::from_secs(15),
             loss_slack: Duration::ZERO,
             loss_reported_within: Duration::from_secs(5),
             grants_within: Duration::from_secs(30),
@@ -117,6 +128,8 @@ pub struct Counts {
     pub reads: u64,
     /// Reads that depend on what is not recorded, or that a limit refused.
     pub reads_unchecked: u64,
+    /// Reads whose state was old enough to be too old, or not.
+    pub ages: u64,
     /// Syncs whose place in time was checked.
     pub syncs: u64,
     /// Watches that were registered.
@@ -133,6 +146,10 @@ pub struct Counts {
     pub session_ends: u64,
     /// Sessions that had to be over at the end, and are.
     pub expiries_due: u64,
+    /// Answers that a session has expired.
+    pub expired_answers: u64,
+    /// Closes with a reply.
+    pub closes: u64,
     /// Grants of locks that were found in the log.
     pub grants: u64,
     /// Grants whose kind of lock is not known.
@@ -143,6 +160,12 @@ pub struct Counts {
     pub losses_slept: u64,
     /// Writes to guarded resources.
     pub guarded: u64,
+    /// Those that it refused: their locks had been granted to others, who had written.
+    pub guarded_refused: u64,
+    /// Walks over the tree through one server at the end, and the znodes on their way.
+    pub walks: u64,
+    /// See above.
+    pub znodes_walked: u64,
     /// Errors and ends of servers for which a fault of their disk is the reason.
     pub troubles_excused: u64,
     /// Gauges.

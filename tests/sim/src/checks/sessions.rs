@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zoolet_jute::{Request, SessionId};
+use zoolet_jute::{ErrorCode, Request, SessionId};
 use zoolet_replica::Op;
 
 use super::{Arrival, Counts, Options, Run, Violation};
 use crate::SimTime;
+use crate::history::What;
 use crate::model::Transaction;
 
 const P10: &str = "P10 sessions";
@@ -52,6 +53,8 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         ended(run, counts, *session, life, &mut found);
     }
     never_again(run, &lives, &mut found);
+    expired_answers(run, &lives, counts, &mut found);
+    closed(run, &lives, counts, &mut found);
     found
 }
 
@@ -90,6 +93,23 @@ impl Life<'_> {
     }
 }
 
+/// When a session must be over that gives no sign of life any more: soon behind its timeout, under a
+/// leader that has led since then; in any case when there was the time to elect one.
+fn due(run: &Run<'_>, life: &Life<'_>, longest: Duration) -> SimTime {
+    let silent_from = life.last.max(run.history.healed_at);
+    let last_epoch = |until: SimTime| {
+        let all = &run.model.transactions;
+        let known = all.partition_point(|one| one.first_at <= until);
+        let last = known.checked_sub(1).and_then(|at| all.get(at))?;
+        let begin = all.partition_point(|one| one.zxid.epoch() < last.zxid.epoch());
+        all.get(begin).map(|one| one.first_at)
+    };
+    let latest = silent_from + longest + run.options.expires_within;
+    // A new leader gives each session its whole timeout again.
+    let led_from = last_epoch(latest).unwrap_or_default().max(silent_from);
+    latest.min(led_from + longest + run.options.expires_under_leader_within)
+}
+
 /// A session that has expired had its whole timeout; one that is silent for long is over.
 fn ended(
     run: &Run<'_>,
@@ -99,7 +119,7 @@ fn ended(
     found: &mut Vec<Violation>,
 ) {
     let longest = bounds(run.options, life.timeout_ms).1;
-    let due = life.last.max(run.history.healed_at) + longest + run.options.expires_within;
+    let due = due(run, life, longest);
     let is_due = life.is_recorded && due <= run.history.ended_at;
     counts.expiries_due += u64::from(is_due);
     let Some(end) = life.end else {
@@ -115,6 +135,14 @@ fn ended(
     };
     counts.session_ends += 1;
     let by_server = matches!(end.command.op, Op::ExpireSession { .. });
+    if by_server && life.is_recorded && end.first_at > due {
+        let what = format!(
+            "session {session} has expired with {} at {}, and must have by {due}: its last sign of life \
+             was at {}, its timeout is {} ms",
+            end.zxid, end.first_at, life.last, life.timeout_ms
+        );
+        found.push(Violation { promise: P10, at: end.first_at, what });
+    }
     if let Some((until, sign)) = &life.safe_until
         && by_server
         && end.first_at < *until
@@ -150,5 +178,64 @@ fn never_again(run: &Run<'_>, lives: &BTreeMap<SessionId, Life<'_>>, found: &mut
             );
             found.push(Violation { promise: P10, at: answer.at, what });
         }
+    }
+}
+
+/// A session of which a client has the answer that it has expired has ended in the log before.
+fn expired_answers(
+    run: &Run<'_>,
+    lives: &BTreeMap<SessionId, Life<'_>>,
+    counts: &mut Counts,
+    found: &mut Vec<Violation>,
+) {
+    for record in &run.history.records {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not say that")]
+        let session = match &record.what {
+            What::Connected { asked, session: SessionId::NONE, .. } => Some(*asked),
+            What::Returned { call, result: Err(ErrorCode::SessionExpired), .. } => {
+                let call = run.calls.get(call);
+                let link = call.and_then(|call| run.links.get(&call.connection));
+                link.and_then(|link| link.granted).map(|granted| granted.session)
+            }
+            _ => None,
+        };
+        let Some(session) = session.filter(|session| *session != SessionId::NONE) else { continue };
+        counts.expired_answers += 1;
+        let end = lives.get(&session).and_then(|life| life.end);
+        if end.is_none_or(|end| end.first_at > record.at) {
+            let when = end.map_or_else(|| "never".to_owned(), |end| format!("at {}", end.first_at));
+            let what = format!(
+                "a client got the answer that session {session} has expired, and in the log it has \
+                 ended {when}"
+            );
+            found.push(Violation { promise: P10, at: record.at, what });
+        }
+    }
+}
+
+/// A session whose client has the reply to its close is over by then, and its znodes are gone.
+fn closed(
+    run: &Run<'_>,
+    lives: &BTreeMap<SessionId, Life<'_>>,
+    counts: &mut Counts,
+    found: &mut Vec<Violation>,
+) {
+    for call in run.calls.values().filter(|call| matches!(call.request, Request::CloseSession)) {
+        let Some(answer) = call.answer.filter(|answer| answer.result.is_ok()) else { continue };
+        let link = run.links.get(&call.connection);
+        let Some(session) = link.and_then(|link| link.granted).map(|it| it.session) else {
+            continue;
+        };
+        counts.closes += 1;
+        let end = lives.get(&session).and_then(|life| life.end);
+        let is_over = end.is_some_and(|end| end.zxid <= answer.zxid && end.first_at <= answer.at);
+        let mut left = run.model.last.tree.ephemerals(session);
+        let why = match left.next() {
+            Some(path) => format!("{path} of it is left at the end"),
+            None if is_over => continue,
+            None => "in the log the session has not ended by then".to_owned(),
+        };
+        let what = format!("{} was answered, and {why}", run.describe(call));
+        found.push(Violation { promise: P10, at: answer.at, what });
     }
 }

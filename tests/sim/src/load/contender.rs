@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::SessionId;
 
 use super::chance::Chance;
@@ -68,6 +68,7 @@ impl Contender {
             biased;
             () = lost => {
                 self.note(LockStep::Lost { token });
+                self.write_late(token);
                 true
             }
             () = self.work(token, span) => false,
@@ -111,11 +112,26 @@ impl Contender {
         let begun_at = Instant::now();
         for part in 0..=WRITES {
             sleep_until(begun_at + span * part / WRITES).await;
-            if self.is_exclusive {
-                let accepted = self.resources.write(&self.lock, token);
-                self.note(LockStep::Wrote { token, accepted });
-            }
+            self.write(token);
         }
+    }
+
+    fn write(&self, token: i64) {
+        if self.is_exclusive {
+            let accepted = self.resources.write(&self.lock, token);
+            self.note(LockStep::Wrote { token, accepted });
+        }
+    }
+
+    /// A write that was under way when the lock was lost comes to the resource later: at once, or when
+    /// others may have had the lock long since.
+    fn write_late(&self, token: i64) {
+        let eighths = u32::try_from(token.rem_euclid(16)).unwrap_or(0);
+        let (delay, late) = (self.timeout * eighths / 8, self.clone());
+        tokio::spawn(async move {
+            sleep(delay).await;
+            late.write(token);
+        });
     }
 }
 

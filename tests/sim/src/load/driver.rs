@@ -63,6 +63,8 @@ pub(super) struct Driver {
     /// Whether the next connection takes the watches of the last one over.
     keeps_watches: bool,
     is_closing: bool,
+    /// Whether a session that is closed is followed by another one.
+    begins_anew: bool,
 }
 
 impl Driver {
@@ -84,6 +86,7 @@ impl Driver {
             failures: 0,
             keeps_watches: false,
             is_closing: false,
+            begins_anew: false,
         }
     }
 
@@ -109,7 +112,10 @@ impl Driver {
                 }
             }
             drop(wire);
-            if next == Next::End {
+            if next == Next::End && std::mem::take(&mut self.begins_anew) {
+                self.is_closing = false;
+                self.expire();
+            } else if next == Next::End {
                 return self.end();
             }
             if moved.is_none() {
@@ -345,6 +351,11 @@ impl Driver {
                     self.last_zxid = Zxid(0);
                 }
                 Some(Next::Reconnect)
+            }
+            Disturbance::Close => {
+                self.begins_anew = true;
+                self.put(wire, Request::CloseSession, None);
+                None
             }
             Disturbance::Pause(span) => {
                 sleep(span).await;

@@ -18,6 +18,7 @@ pub mod session;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod watches;
 mod wire;
 mod worker;
@@ -33,6 +34,7 @@ pub use self::chance::Chance;
 pub use self::plan::{Load, Role};
 pub use self::reconfig::{ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 pub use self::resource::GuardedResources;
+pub use self::walk::walk;
 
 use self::session::{Restore, SessionOptions};
 use self::worker::{Pace, Worker};

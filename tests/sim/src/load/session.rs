@@ -60,6 +60,8 @@ pub enum Disturbance {
         /// Whether the last zxid was written down with the password.
         keeps_zxid: bool,
     },
+    /// Closes the session, and begins another one, whether the reply comes or not.
+    Close,
     /// Neither reads nor writes for so long, as a process that is stopped.
     Pause(Duration),
 }

@@ -114,11 +114,12 @@ impl Worker {
         if !self.chance.one_in(self.pace.disturb_one_in) {
             return;
         }
-        let disturbance = match self.chance.between(0..=9) {
+        let disturbance = match self.chance.between(0..=10) {
             0..=2 => Disturbance::HangUp,
             3..=6 => Disturbance::Move,
             7 => Disturbance::NewProcess { keeps_zxid: true },
             8 => Disturbance::NewProcess { keeps_zxid: false },
+            9 => Disturbance::Close,
             // Some of them outlive the session.
             _ => {
                 let most = self.timeout() * 3 / 2;

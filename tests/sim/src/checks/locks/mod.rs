@@ -290,7 +290,8 @@ fn deleted_by_hand_unreported(run: &Run<'_>, held: &Held<'_>, end: &Transaction)
     is_calm && held.grant.over().is_none_or(|over| over > due)
 }
 
-/// K1: the guarded resource refuses what is below the highest token that it has taken.
+/// K1: the guarded resource refuses what is below the highest token that it has taken, be it a write that
+/// was under way when its lock was lost, and nothing else.
 fn fencing(notes: &Notes, counts: &mut Counts, found: &mut Vec<Violation>) {
     for (lock, writes) in &notes.guarded {
         let mut highest = i64::MIN;
@@ -303,6 +304,17 @@ fn fencing(notes: &Notes, counts: &mut Counts, found: &mut Vec<Violation>) {
                     write.client.0, write.token
                 );
                 found.push(Violation { promise: K1, at: write.at, what });
+            }
+            if !write.accepted {
+                counts.guarded_refused += 1;
+                if write.token >= highest {
+                    let what = format!(
+                        "the resource of {lock} refused a write of client {} with token {:#x}, and had \
+                         taken none above {highest:#x}",
+                        write.client.0, write.token
+                    );
+                    found.push(Violation { promise: K1, at: write.at, what });
+                }
             }
             if write.accepted {
                 highest = highest.max(write.token);

@@ -93,6 +93,17 @@ fn a_resource_that_takes_an_old_token_is_found() {
 }
 
 #[test]
+fn a_resource_that_refuses_the_newest_token_is_found() {
+    let (mut bad, ..) = handed_over();
+    for record in &mut bad.records {
+        if let What::Lock { step: LockStep::Wrote { accepted, .. }, .. } = &mut record.what {
+            *accepted = false;
+        }
+    }
+    refused(&bad, "K1 fencing");
+}
+
+#[test]
 fn a_token_of_no_grant_is_found() {
     let (good, first, second) = handed_over();
     let change = |from: i64, to: i64| {

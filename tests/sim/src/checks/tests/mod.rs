@@ -1,12 +1,14 @@
 //! Histories made by hand: good ones, which every check accepts, and lies, each of which the right
 //! check finds.
 
+mod alone;
 mod clients;
 mod complaints;
 mod locks;
 mod log;
 mod long;
 mod sessions;
+mod walks;
 mod watches;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! Sessions: P10.
 
-use zoolet_jute::{Reply, Request};
+use zoolet_jute::{ErrorCode, Reply, Request, SessionId, Zxid};
 
 use super::{Client, Options, Story, TIMEOUT_MS, accepted, get_data, refused};
 use crate::checks::all;
-use crate::history::What;
+use crate::history::{Connection, What};
 
 fn story() -> (Story, Client) {
     let mut story = Story::new();
@@ -93,4 +93,76 @@ fn ephemeral_znodes_go_with_their_session() {
     let zxid = story.state.last_zxid;
     story.returned(call, zxid, Ok(Reply::Stat(stale)));
     refused(&story.end(), "reads");
+}
+
+#[test]
+fn a_session_that_expires_late_is_found() {
+    let late = |wait_ms: u64| {
+        let (mut story, client) = story();
+        story.note(What::Disconnected { connection: client.connection });
+        story.wait(wait_ms);
+        story.expire(client.session);
+        let mut history = story.end_late();
+        history.healed_at = crate::SimTime::from_ms(1);
+        history
+    };
+    accepted(&late(u64::from(TIMEOUT_MS) + 2500));
+    refused(&late(u64::from(TIMEOUT_MS) + 3500), "P10 sessions");
+    // A leader that was elected meanwhile has given it its whole timeout again.
+    let (mut story, client) = story();
+    story.note(What::Disconnected { connection: client.connection });
+    story.wait(2000);
+    story.term = 2;
+    let other = story.connect(1, 2);
+    story.note(What::Disconnected { connection: other.connection });
+    story.wait(u64::from(TIMEOUT_MS) + 2000);
+    story.expire(client.session);
+    story.expire(other.session);
+    let mut history = story.end_late();
+    history.healed_at = crate::SimTime::from_ms(1);
+    accepted(&history);
+}
+
+fn expired_answer(story: &mut Story, client: Client) {
+    story.note(What::Connected {
+        client: client.number,
+        connection: Connection(77),
+        server: client.server,
+        asked: client.session,
+        session: SessionId::NONE,
+        timeout_ms: 0,
+        last_seen: Zxid(0),
+    });
+}
+
+#[test]
+fn an_answer_that_a_living_session_has_expired_is_found() {
+    let (mut story, client) = story();
+    story.note(What::Disconnected { connection: client.connection });
+    story.wait(u64::from(TIMEOUT_MS) + 500);
+    story.expire(client.session);
+    expired_answer(&mut story, client);
+    assert_eq!(accepted(&story.end()).expired_answers, 1);
+    let (mut story, client) = self::story();
+    story.note(What::Disconnected { connection: client.connection });
+    story.wait(u64::from(TIMEOUT_MS) + 500);
+    expired_answer(&mut story, client);
+    story.expire(client.session);
+    refused(&story.end(), "P10 sessions");
+    let (mut story, client) = self::story();
+    let (call, _) = story.call(client, get_data("/a"));
+    let zxid = story.state.last_zxid;
+    story.returned(call, zxid, Err(ErrorCode::SessionExpired));
+    refused(&story.end(), "P10 sessions");
+}
+
+#[test]
+fn a_close_whose_session_goes_on_is_found() {
+    let (mut story, client) = story();
+    let (call, _) = story.write(client, Request::CloseSession);
+    let good = story.end();
+    assert_eq!(accepted(&good).closes, 1);
+    // As if it had been answered before it was in the log.
+    let early = super::lie(&good, call, |zxid, _| *zxid = Zxid(zxid.0 - 1));
+    refused(&early, "P10 sessions");
 }
