@@ -9,12 +9,14 @@ use zoolet_storage::Survival;
 use super::{Fault, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::history::ClientNumber;
-use crate::network::{Conditions, MachineId, Network};
+use crate::network::{Conditions, MachineId};
 use crate::trace;
 use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
 
 /// How long it takes until somebody starts a server again that has ended by itself.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// For how long a server may come to the point at which it ends.
+const END_WITHIN: Duration = Duration::from_secs(10);
 /// What a full disk has left, in bytes: next to nothing.
 const FULL_ROOM: u64 = 512;
 
@@ -23,6 +25,7 @@ const FULL_ROOM: u64 = 512;
 enum Act {
     Begin(Planned),
     Start(ServerId),
+    StayOn(ServerId),
     GoOn(ServerId),
     Mend(Vec<(MachineId, MachineId)>),
     Conditions(Vec<(MachineId, MachineId)>),
@@ -48,6 +51,8 @@ pub(crate) struct Nemesis {
     pub(crate) failures: Vec<(SimTime, ServerId, String)>,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
+    /// Those that end in the midst of their work, and for how long.
+    ending: BTreeMap<ServerId, Duration>,
 }
 
 impl Nemesis {
@@ -60,6 +65,7 @@ impl Nemesis {
             clients_to_start: Vec::new(),
             failures: Vec::new(),
             damaged: Vec::new(),
+            ending: BTreeMap::new(),
         };
         for planned in plan {
             nemesis.at(planned.at, Act::Begin(planned));
@@ -81,6 +87,7 @@ impl Nemesis {
             let act = entry.remove();
             self.act(act, world);
         }
+        self.end_those_due(world);
         self.look_after(world);
     }
 
@@ -98,6 +105,10 @@ impl Nemesis {
                     trace::line(format_args!("server {server} starts"));
                     world.start(server);
                 }
+            }
+            Act::StayOn(server) => {
+                self.ending.remove(&server);
+                world.servers.get(&server).into_iter().for_each(Server::stay_on);
             }
             Act::GoOn(server) => {
                 trace::line(format_args!("server {server} goes on"));
@@ -196,23 +207,42 @@ impl Nemesis {
     fn begin_at_server(&mut self, fault: &Fault, end: SimTime, world: &mut World) {
         if let Fault::PowerCut { servers, survival, turns } = fault {
             for id in servers {
-                let network = world.network.clone();
                 if let Some(server) = world.servers.get_mut(id) {
                     server.machine.step_some(*turns);
-                    server.cut_power(&network, *survival);
+                    server.cut_power(*survival);
                 }
                 self.at(end, Act::Start(*id));
             }
             return;
         }
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
-        let network = world.network.clone();
+        let now = world.now();
         let Some(server) = world.servers.get_mut(&id) else { return };
-        if let Some(act) = begin_at(server, fault, (&network, end)) {
+        if let Fault::EndAt { point, survival, .. } = fault {
+            server.end_at(*point, *survival);
+            self.ending.insert(id, end - now);
+            self.at(now + END_WITHIN, Act::StayOn(id));
+            return;
+        }
+        if let Some(act) = begin_at(server, fault, end) {
             self.at(end, act);
         }
         if matches!(fault, Fault::BitRot { .. }) {
             self.damaged.push(id);
+        }
+    }
+
+    /// Ends the servers that have come to the point at which they end.
+    fn end_those_due(&mut self, world: &mut World) {
+        let now = world.now();
+        for server in world.servers.values_mut() {
+            if server.end_if_due() {
+                trace::of("nemesis");
+                trace::line(format_args!("server {} ends in the midst of its work", server.id));
+                let span = self.ending.remove(&server.id).unwrap_or(RESTART_AFTER);
+                self.last_number += 1;
+                self.due.insert((now + span, self.last_number), Act::Start(server.id));
+            }
         }
     }
 
@@ -291,11 +321,7 @@ fn find(whom: Whom, world: &World) -> Option<ServerId> {
 
 /// Begins a fault of a server. Returns what ends it.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of one server")]
-fn begin_at(
-    server: &mut Server,
-    fault: &Fault,
-    (network, end): (&Network, SimTime),
-) -> Option<Act> {
+fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Option<Act> {
     let id = server.id;
     match fault {
         Fault::Kill { turns, .. } => {
@@ -322,12 +348,12 @@ fn begin_at(
         }
         Fault::DiskError { change, fault, .. } => server.disk().fail_change(*change, *fault),
         Fault::BitRot { place, .. } => {
-            server.cut_power(network, Survival::Nothing);
+            server.cut_power(Survival::Nothing);
             server.damage(|image| rot(image, *place));
             return Some(Act::Start(id));
         }
         Fault::DiskLoss { .. } => {
-            server.cut_power(network, Survival::Nothing);
+            server.cut_power(Survival::Nothing);
             server.wipe();
             return Some(Act::Start(id));
         }

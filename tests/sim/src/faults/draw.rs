@@ -9,7 +9,7 @@ use super::{Fault, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
-use crate::world::client_machine;
+use crate::world::{Point, client_machine};
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
 type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
@@ -104,6 +104,12 @@ impl Drawer {
         if self.chance.permille(300) { 0 } else { self.chance.between(1, 40) }
     }
 
+    /// A place in a server's work.
+    fn point(&mut self, max: u64) -> Point {
+        let number = self.chance.between(1, max);
+        if self.chance.permille(600) { Point::Change(number) } else { Point::Piece(number) }
+    }
+
     fn survival(&mut self) -> Survival {
         let seed = self.chance.number();
         match self.chance.between(0, 3) {
@@ -114,10 +120,14 @@ impl Drawer {
         }
     }
 
+    fn survival_or_none(&mut self) -> Option<Survival> {
+        if self.chance.permille(500) { Some(self.survival()) } else { None }
+    }
+
     /// How long a fault of a kind lasts.
     fn span(&mut self, kind: Kind) -> Duration {
         let (min, max) = match kind {
-            Kind::Kill | Kind::Power | Kind::Restart | Kind::KillClient => (0, 6000),
+            Kind::Kill | Kind::EndAt | Kind::Power | Kind::Restart | Kind::KillClient => (0, 6000),
             Kind::Reset | Kind::DiskError => (0, 0),
             Kind::Stall => (50, 3000),
             Kind::Stop | Kind::StopClient => (50, 15_000),
@@ -136,6 +146,11 @@ impl Drawer {
     fn fault(&mut self, kind: Kind) -> Option<Fault> {
         Some(match kind {
             Kind::Kill => Fault::Kill { server: self.whom(), turns: self.turns() },
+            Kind::EndAt => Fault::EndAt {
+                server: self.whom(),
+                point: self.point(300),
+                survival: self.survival_or_none(),
+            },
             Kind::Power => self.power_cut(),
             Kind::Restart => Fault::Restart { server: self.whom() },
             Kind::Stop => Fault::Stop { server: self.whom() },

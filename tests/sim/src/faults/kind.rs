@@ -23,6 +23,8 @@ macro_rules! kinds {
 kinds! {
     /// Programs of servers are killed.
     Kill = "kill",
+    /// Programs or machines of servers end in the midst of a write or of an answer.
+    EndAt = "end-at",
     /// Machines lose their power.
     Power = "power",
     /// Servers are restarted in good order.
@@ -68,6 +70,7 @@ impl Fault {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Kill { .. } => Kind::Kill,
+            Self::EndAt { .. } => Kind::EndAt,
             Self::PowerCut { .. } => Kind::Power,
             Self::Restart { .. } => Kind::Restart,
             Self::Stop { .. } => Kind::Stop,

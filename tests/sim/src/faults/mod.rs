@@ -18,6 +18,7 @@ pub use self::draw::{Frame, draw};
 pub use self::kind::Kind;
 use crate::SimTime;
 use crate::network::{Conditions, MachineId};
+use crate::world::Point;
 
 /// A fault, and when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,16 @@ pub enum Fault {
         server: Whom,
         /// The turns.
         turns: u64,
+    },
+    /// A server ends in the midst of its work, if it comes to that point within ten seconds; it is
+    /// started again behind the span.
+    EndAt {
+        /// Whom.
+        server: Whom,
+        /// Where.
+        point: Point,
+        /// What of the unsynced survives; `None` if it ends as `kill -9` does it.
+        survival: Option<Survival>,
     },
     /// Servers lose their power at the same moment.
     PowerCut {
@@ -186,6 +197,7 @@ impl Fault {
     fn whom(&self) -> Option<Whom> {
         match self {
             Self::Kill { server, .. }
+            | Self::EndAt { server, .. }
             | Self::Restart { server }
             | Self::Stop { server }
             | Self::SlowDisk { server, .. }
@@ -207,3 +219,6 @@ impl fmt::Display for Planned {
         write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)
     }
 }
+
+#[cfg(test)]
+mod tests;
