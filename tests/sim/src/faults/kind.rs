@@ -31,6 +31,8 @@ kinds! {
     Restart = "restart",
     /// Servers stand still.
     Stop = "stop",
+    /// Servers have little processor time.
+    SlowCpu = "slow-cpu",
     /// Links between servers are cut.
     Cut = "cut",
     /// The leader is cut off.
@@ -74,6 +76,7 @@ impl Fault {
             Self::PowerCut { .. } => Kind::Power,
             Self::Restart { .. } => Kind::Restart,
             Self::Stop { .. } => Kind::Stop,
+            Self::SlowCpu { .. } => Kind::SlowCpu,
             Self::Cut { .. } => Kind::Cut,
             Self::CutLeader { .. } => Kind::CutLeader,
             Self::Links { .. } => Kind::Links,
