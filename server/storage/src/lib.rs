@@ -24,7 +24,7 @@ pub use identity::Identity;
 pub use log_index::LogIndex;
 pub use memory::MemoryDisk;
 #[cfg(feature = "faults")]
-pub use memory::{Fault, Image, Survival};
+pub use memory::{Fault, Image, Power, Survival};
 pub use panic::{caught_now, panicked};
 pub use snapshot::{
     SealedSnapshot, SnapshotEncoder, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore,

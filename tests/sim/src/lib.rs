@@ -22,4 +22,4 @@ mod world;
 pub use chance::Chance;
 pub use network::{Conditions, Figures, MachineId, Network};
 pub use time::SimTime;
-pub use world::{DiskConditions, Standing, World};
+pub use world::{DiskConditions, Point, Standing, World};

@@ -55,7 +55,7 @@ pub struct Options {
 pub struct Outcome {
     /// What happened.
     pub history: History,
-    /// The plan.
+    /// The faults, when they began.
     pub plan: Vec<Planned>,
     /// How many faults have begun, by their kind.
     pub faults: BTreeMap<Kind, u64>,
@@ -107,6 +107,14 @@ fn draw_servers(chance: &mut Chance) -> u8 {
         70..95 => 5,
         _ => 7,
     }
+}
+
+/// When the servers are started at first: at once, or one behind the other.
+fn first_starts(seed: u64, servers: u8) -> Vec<(ServerId, SimTime)> {
+    let mut chance = Chance::of(seed, "first starts");
+    let last_ms = if chance.permille(300) { chance.between(100, 10_000) } else { 0 };
+    let at = |server| (ServerId(server), SimTime::from_ms(chance.between(0, last_ms)));
+    (1..=servers).map(at).collect()
 }
 
 /// What clients do. In some runs one of them changes the ensemble.
@@ -176,13 +184,13 @@ pub fn run(options: &Options) -> Outcome {
     let Frame { servers, clients, until, .. } = frame(options);
     let until = options.heal_at_ms.map_or(until, |ms| until.min(SimTime::from_ms(ms)));
     let mut world = World::new(seed, configs(servers, draw_config(seed)));
-    let plan = plan(options);
+    let mut nemesis = Nemesis::new(plan(options));
     trace::of("run");
     trace::line(format_args!("seed {seed}: {servers} servers, {clients} clients"));
-    let mut nemesis = Nemesis::new(plan.clone());
-    for server in (1..=servers).map(ServerId) {
-        world.start(server);
+    for (server, at) in first_starts(seed, servers) {
+        nemesis.start_at(server, at);
     }
+    nemesis.work(&mut world);
     let (stop, stopped) = watch::channel(false);
     let load = load(seed, servers);
     let mut lives = BTreeMap::new();
@@ -208,7 +216,7 @@ pub fn run(options: &Options) -> Outcome {
     history.strikes = plan.iter().filter_map(strike).collect();
     Outcome {
         history,
-        plan,
+        plan: nemesis.begun.clone(),
         faults: nemesis.counts.clone(),
         network: world.network.figures(),
         failures: nemesis.failures.clone(),

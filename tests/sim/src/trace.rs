@@ -138,6 +138,14 @@ pub fn summary() -> (u64, u64) {
     TRACE.with_borrow(|trace| (trace.hash, trace.lines))
 }
 
+/// Looks at the marks from this number on. Returns how many there are.
+pub(crate) fn look_at_marks(from: usize, look: impl FnMut(&Mark)) -> usize {
+    TRACE.with_borrow(|trace| {
+        trace.marks.iter().skip(from).for_each(look);
+        trace.marks.len()
+    })
+}
+
 /// Takes the lines of servers and of the nemesis so far.
 pub(crate) fn take_marks() -> Vec<Mark> {
     TRACE.with_borrow_mut(|trace| std::mem::take(&mut trace.marks))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Image, MemoryDisk, Shared};
@@ -17,6 +18,22 @@ pub enum Fault {
     Short,
 }
 
+/// The power of a disk. Clones are the same one, so that others see when it fails.
+#[derive(Clone, Debug, Default)]
+pub struct Power(Arc<AtomicBool>);
+
+impl Power {
+    /// From now on there is none.
+    pub fn switch_off(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is none.
+    pub fn is_off(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 type Observer = Box<dyn FnMut(&Image) + Send>;
 
 /// What is to fail on one disk.
@@ -29,7 +46,9 @@ pub(super) struct Faults {
     reads: u64,
     failing_read: Option<u64>,
     capacity_bytes: Option<u64>,
-    is_off: bool,
+    power: Power,
+    /// The change in whose midst the power fails.
+    last_change: Option<u64>,
     observer: Option<Observer>,
 }
 
@@ -82,7 +101,24 @@ impl MemoryDisk {
 
     /// From now on every call fails, as if the server had lost its disk or its power.
     pub fn switch_off(&self) {
-        self.lock_shared().faults.is_off = true;
+        self.lock_shared().faults.power.switch_off();
+    }
+
+    /// The power fails in the `number`-th changing call from now on (counted from 1): a write is
+    /// done halfway, any other call not at all, and every call behind it fails.
+    pub fn switch_off_at(&self, number: u64) {
+        let faults = &mut self.lock_shared().faults;
+        faults.last_change = Some(faults.changes + number);
+    }
+
+    /// Takes `switch_off_at` back.
+    pub fn stay_on(&self) {
+        self.lock_shared().faults.last_change = None;
+    }
+
+    /// Its power.
+    pub fn power(&self) -> Power {
+        self.lock_shared().faults.power.clone()
     }
 
     /// Calls `observer` with the disk after each changing call that succeeded.
@@ -101,7 +137,11 @@ impl Faults {
     }
 
     pub(super) fn check_power(&self) -> io::Result<()> {
-        if self.is_off { Err(io::Error::other("the disk is switched off")) } else { Ok(()) }
+        if self.is_off() { Err(io::Error::other("the disk is switched off")) } else { Ok(()) }
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.power.is_off()
     }
 
     pub(super) fn check_room(&self, image: &Image, more: u64) -> io::Result<()> {
@@ -118,6 +158,10 @@ impl Faults {
     fn next_fault(&mut self) -> io::Result<Option<Fault>> {
         self.check_power()?;
         self.changes += 1;
+        if self.last_change == Some(self.changes) {
+            self.power.switch_off();
+            return Ok(Some(Fault::Short));
+        }
         match self.failing_change {
             Some((number, Fault::Full)) if number == self.changes => {
                 Err(io::ErrorKind::StorageFull.into())

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "faults")]
-pub use faults::Fault;
+pub use faults::{Fault, Power};
 #[cfg(feature = "faults")]
 pub use image::Image;
 #[cfg(feature = "faults")]
@@ -187,7 +187,10 @@ impl DiskFile for MemoryFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut shared = self.disk.lock_shared();
         if let Err(error) = shared.faults.before_change() {
-            shared.image.fail_sync_data(self.number);
+            // Without power, what was written before stays as it was.
+            if !shared.faults.is_off() {
+                shared.image.fail_sync_data(self.number);
+            }
             return Err(error);
         }
         shared.image.sync_data(self.number);

@@ -1,10 +1,11 @@
 //! Disk calls that fail: the log stops at the first one, for good, and what is on the disk then is
 //! what was acknowledged, or more.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use zoolet_storage::{Fault, LogIndex, MemoryDisk, StorageError, Survival};
+use zoolet_storage::{Disk, Fault, LogIndex, MemoryDisk, StorageError, Survival};
 
 use crate::trace::{Model, Op, Trace, open};
 
@@ -191,5 +192,32 @@ fn a_failing_helper_closes_a_log_with_threads() {
         let found = Model::of(&open(&MemoryDisk::from_image(after)).unwrap()).unwrap();
         let next = found.last.map_or(0, |last| last.index.0 + 1);
         assert!(next >= acknowledged, "call {number}: {next} of {acknowledged}");
+    }
+}
+
+/// A disk whose power fails in the midst of a change has what was done before it, half of a write,
+/// and nothing else.
+#[test]
+fn a_disk_ends_in_the_midst_of_a_change() {
+    for last in 1..=4 {
+        let disk = MemoryDisk::with_faults();
+        disk.create_dir_all(Path::new("data")).unwrap();
+        disk.switch_off_at(last);
+        let power = disk.power();
+        let write = || {
+            let file = disk.create(Path::new("data/file"))?;
+            file.write_all_at(b"first one", 0)?;
+            file.sync_data()?;
+            file.write_all_at(b"12345678", 0)
+        };
+        assert!(!power.is_off());
+        write().unwrap_err();
+        assert!(power.is_off());
+        disk.create(Path::new("data/other")).unwrap_err();
+        let mut image = disk.image();
+        image.settle();
+        let contents = image.contents(Path::new("data/file")).unwrap_or_default();
+        let expected: [&[u8]; 4] = [b"", b"firs", b"first one", b"1234t one"];
+        assert_eq!(contents, expected[usize::try_from(last).unwrap() - 1], "change {last}");
     }
 }

@@ -1,20 +1,23 @@
 //! The hand that carries a plan out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
-use zoolet_storage::Survival;
+use zoolet_storage::{Image, Survival};
 
-use super::{Fault, Kind, Planned, Whom};
+use super::{Event, Fault, Files, Kind, Planned, Wait, Whom};
 use crate::SimTime;
 use crate::history::ClientNumber;
-use crate::network::{Conditions, MachineId, Network};
+use crate::network::{Conditions, MachineId};
 use crate::trace;
 use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
 
 /// How long it takes until somebody starts a server again that has ended by itself.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// For how long a server may come to the point at which it ends.
+const END_WITHIN: Duration = Duration::from_secs(10);
 /// What a full disk has left, in bytes: next to nothing.
 const FULL_ROOM: u64 = 512;
 
@@ -22,7 +25,11 @@ const FULL_ROOM: u64 = 512;
 #[derive(Clone, Debug)]
 enum Act {
     Begin(Planned),
+    /// A fault waits for its event from now on.
+    Wait(Planned, Wait),
     Start(ServerId),
+    StayOn(ServerId),
+    FastCpu(ServerId),
     GoOn(ServerId),
     Mend(Vec<(MachineId, MachineId)>),
     Conditions(Vec<(MachineId, MachineId)>),
@@ -40,6 +47,14 @@ pub(crate) struct Nemesis {
     last_number: u64,
     /// How many faults have begun, by their kind.
     pub(crate) counts: BTreeMap<Kind, u64>,
+    /// The faults that have begun, at their true times.
+    pub(crate) begun: Vec<Planned>,
+    /// The faults that wait for an event.
+    waiting: Vec<(Planned, Wait)>,
+    /// The servers that run.
+    running: BTreeSet<ServerId>,
+    /// How many marks were looked at.
+    marks: usize,
     /// How many cuts each link is under.
     cuts: BTreeMap<(MachineId, MachineId), u64>,
     /// Clients that are to be started anew.
@@ -48,6 +63,8 @@ pub(crate) struct Nemesis {
     pub(crate) failures: Vec<(SimTime, ServerId, String)>,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
+    /// Those that end in the midst of their work, and for how long.
+    ending: BTreeMap<ServerId, Duration>,
 }
 
 impl Nemesis {
@@ -56,15 +73,32 @@ impl Nemesis {
             due: BTreeMap::new(),
             last_number: 0,
             counts: BTreeMap::new(),
+            begun: Vec::new(),
+            waiting: Vec::new(),
+            running: BTreeSet::new(),
+            marks: 0,
             cuts: BTreeMap::new(),
             clients_to_start: Vec::new(),
             failures: Vec::new(),
             damaged: Vec::new(),
+            ending: BTreeMap::new(),
         };
         for planned in plan {
-            nemesis.at(planned.at, Act::Begin(planned));
+            let at = planned.at;
+            nemesis.at(
+                at,
+                match planned.wait {
+                    None => Act::Begin(planned),
+                    Some(wait) => Act::Wait(planned, wait),
+                },
+            );
         }
         nemesis
+    }
+
+    /// Has a server started at a time.
+    pub(crate) fn start_at(&mut self, server: ServerId, at: SimTime) {
+        self.at(at, Act::Start(server));
     }
 
     fn at(&mut self, at: SimTime, act: Act) {
@@ -74,6 +108,15 @@ impl Nemesis {
 
     /// Does what is due, and has servers that have ended by themselves started again.
     pub(crate) fn work(&mut self, world: &mut World) {
+        self.act_due(world);
+        self.end_those_due(world);
+        self.look_after(world);
+        self.look_at_events(world);
+        // What begins just behind an event does so before the world goes on.
+        self.act_due(world);
+    }
+
+    fn act_due(&mut self, world: &mut World) {
         let now = world.now();
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
@@ -81,7 +124,28 @@ impl Nemesis {
             let act = entry.remove();
             self.act(act, world);
         }
-        self.look_after(world);
+    }
+
+    /// Has the faults begin that have waited for what has happened.
+    fn look_at_events(&mut self, world: &World) {
+        let mut events = Vec::new();
+        self.marks = trace::look_at_marks(self.marks, |mark| events.extend(Event::of(mark)));
+        for (id, server) in &world.servers {
+            let runs = server.machine.runs();
+            if runs && self.running.insert(*id) {
+                events.push((Event::Starts, *id));
+            } else if !runs && self.running.remove(id) {
+                events.push((Event::Ends, *id));
+            }
+        }
+        for (event, server) in events {
+            let waits = |(_, wait): &(Planned, Wait)| wait.event == event;
+            let Some(at) = self.waiting.iter().position(waits) else { continue };
+            let (mut planned, wait) = self.waiting.remove(at);
+            planned.at = world.now() + wait.behind;
+            planned.fault = planned.fault.at(server);
+            self.at(planned.at, Act::Begin(planned));
+        }
     }
 
     fn act(&mut self, act: Act, world: &mut World) {
@@ -91,6 +155,14 @@ impl Nemesis {
                 trace::line(format_args!("{planned}"));
                 *self.counts.entry(planned.fault.kind()).or_default() += 1;
                 self.begin(&planned, world);
+                self.begun.push(planned);
+            }
+            Act::Wait(planned, wait) => self.waiting.push((planned, wait)),
+            Act::FastCpu(server) => {
+                trace::line(format_args!("server {server} has all its processor time"));
+                if let Some(server) = world.servers.get_mut(&server) {
+                    server.machine.set_turn_every(1);
+                }
             }
             Act::Start(server) => {
                 let runs = world.servers.get(&server).is_none_or(|server| server.machine.runs());
@@ -98,6 +170,10 @@ impl Nemesis {
                     trace::line(format_args!("server {server} starts"));
                     world.start(server);
                 }
+            }
+            Act::StayOn(server) => {
+                self.ending.remove(&server);
+                world.servers.get(&server).into_iter().for_each(Server::stay_on);
             }
             Act::GoOn(server) => {
                 trace::line(format_args!("server {server} goes on"));
@@ -196,23 +272,42 @@ impl Nemesis {
     fn begin_at_server(&mut self, fault: &Fault, end: SimTime, world: &mut World) {
         if let Fault::PowerCut { servers, survival, turns } = fault {
             for id in servers {
-                let network = world.network.clone();
                 if let Some(server) = world.servers.get_mut(id) {
                     server.machine.step_some(*turns);
-                    server.cut_power(&network, *survival);
+                    server.cut_power(*survival);
                 }
                 self.at(end, Act::Start(*id));
             }
             return;
         }
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
-        let network = world.network.clone();
+        let now = world.now();
         let Some(server) = world.servers.get_mut(&id) else { return };
-        if let Some(act) = begin_at(server, fault, (&network, end)) {
+        if let Fault::EndAt { point, survival, .. } = fault {
+            server.end_at(*point, *survival);
+            self.ending.insert(id, end - now);
+            self.at(now + END_WITHIN, Act::StayOn(id));
+            return;
+        }
+        if let Some(act) = begin_at(server, fault, end) {
             self.at(end, act);
         }
         if matches!(fault, Fault::BitRot { .. }) {
             self.damaged.push(id);
+        }
+    }
+
+    /// Ends the servers that have come to the point at which they end.
+    fn end_those_due(&mut self, world: &mut World) {
+        let now = world.now();
+        for server in world.servers.values_mut() {
+            if server.end_if_due() {
+                trace::of("nemesis");
+                trace::line(format_args!("server {} ends in the midst of its work", server.id));
+                let span = self.ending.remove(&server.id).unwrap_or(RESTART_AFTER);
+                self.last_number += 1;
+                self.due.insert((now + span, self.last_number), Act::Start(server.id));
+            }
         }
     }
 
@@ -279,6 +374,7 @@ impl Nemesis {
                 self.act(act, world);
             }
         }
+        self.waiting.clear();
     }
 }
 
@@ -286,16 +382,14 @@ fn find(whom: Whom, world: &World) -> Option<ServerId> {
     match whom {
         Whom::Server(server) => Some(server),
         Whom::Leader => world.leader(),
+        // Its event has not come.
+        Whom::There => None,
     }
 }
 
 /// Begins a fault of a server. Returns what ends it.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of one server")]
-fn begin_at(
-    server: &mut Server,
-    fault: &Fault,
-    (network, end): (&Network, SimTime),
-) -> Option<Act> {
+fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Option<Act> {
     let id = server.id;
     match fault {
         Fault::Kill { turns, .. } => {
@@ -321,13 +415,17 @@ fn begin_at(
             return Some(Act::Disk(id));
         }
         Fault::DiskError { change, fault, .. } => server.disk().fail_change(*change, *fault),
-        Fault::BitRot { place, .. } => {
-            server.cut_power(network, Survival::Nothing);
-            server.damage(|image| rot(image, *place));
+        Fault::SlowCpu { every, .. } => {
+            server.machine.set_turn_every(*every);
+            return Some(Act::FastCpu(id));
+        }
+        Fault::BitRot { files, place, .. } => {
+            server.cut_power(Survival::Nothing);
+            server.damage(|image| rot(image, *files, *place));
             return Some(Act::Start(id));
         }
         Fault::DiskLoss { .. } => {
-            server.cut_power(network, Survival::Nothing);
+            server.cut_power(Survival::Nothing);
             server.wipe();
             return Some(Act::Start(id));
         }
@@ -350,8 +448,19 @@ fn begin_at(
 }
 
 /// Changes a bit of what is stored.
-fn rot(image: &mut zoolet_storage::Image, place: u64) {
-    let files: Vec<_> = image.files().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+fn rot(image: &mut Image, files: Files, place: u64) {
+    let ends_with = |path: &Path, end: &str| path.extension().is_some_and(|found| found == end);
+    let mut all: Vec<_> = image.files().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+    match files {
+        Files::Any => {}
+        Files::Log => all.retain(|(path, _)| ends_with(path, "wal")),
+        Files::NewestSnapshot => {
+            all.retain(|(path, _)| ends_with(path, "snap"));
+            // Their names begin with term and index.
+            all = all.pop().into_iter().collect();
+        }
+    }
+    let files = all;
     let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     let Some(mut at) = place.checked_rem(total) else { return };
     for (path, bytes) in files {

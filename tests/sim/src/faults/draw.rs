@@ -5,11 +5,11 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Fault as DiskFault, Survival};
 
-use super::{Fault, Kind, Planned, Whom};
+use super::{Fault, Files, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
-use crate::world::client_machine;
+use crate::world::{Point, client_machine};
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
 type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
@@ -31,6 +31,7 @@ pub struct Frame {
 pub fn draw(seed: u64, frame: Frame, kinds: Option<&[Kind]>) -> Vec<Planned> {
     let mut chance = Chance::of(seed, "faults");
     let drawn = draw_kinds(&mut chance, frame);
+    let wanted = kinds;
     let kinds = kinds.map_or(drawn, <[Kind]>::to_vec);
     let mut drawer =
         Drawer { chance, frame, disks_left: u64::from(frame.servers.saturating_sub(1) / 2) };
@@ -43,11 +44,12 @@ pub fn draw(seed: u64, frame: Frame, kinds: Option<&[Kind]>) -> Vec<Planned> {
             if let Some(fault) = drawer.fault(kind) {
                 let left = frame.until - at;
                 let span = drawer.span(kind).min(left);
-                plan.push(Planned { number: 0, at, span, fault });
+                plan.push(Planned { number: 0, at, span, fault, wait: None });
             }
             at = at + Duration::from_millis(drawer.chance.between(gap_ms / 2, gap_ms * 3 / 2));
         }
     }
+    plan.extend(drawer.waiting(wanted));
     plan.sort_by_key(|planned| planned.at);
     for (number, planned) in plan.iter_mut().enumerate() {
         planned.number = number;
@@ -73,9 +75,9 @@ fn draw_kinds(chance: &mut Chance, frame: Frame) -> Vec<Kind> {
     drawn
 }
 
-struct Drawer {
-    chance: Chance,
-    frame: Frame,
+pub(super) struct Drawer {
+    pub(super) chance: Chance,
+    pub(super) frame: Frame,
     /// How many disks may be lost or damaged in the run: fewer than a majority, since what was
     /// acknowledged may be on a majority alone.
     disks_left: u64,
@@ -104,6 +106,12 @@ impl Drawer {
         if self.chance.permille(300) { 0 } else { self.chance.between(1, 40) }
     }
 
+    /// A place in a server's work.
+    pub(super) fn point(&mut self, max: u64) -> Point {
+        let number = self.chance.between(1, max);
+        if self.chance.permille(600) { Point::Change(number) } else { Point::Piece(number) }
+    }
+
     fn survival(&mut self) -> Survival {
         let seed = self.chance.number();
         match self.chance.between(0, 3) {
@@ -114,10 +122,14 @@ impl Drawer {
         }
     }
 
+    fn survival_or_none(&mut self) -> Option<Survival> {
+        if self.chance.permille(500) { Some(self.survival()) } else { None }
+    }
+
     /// How long a fault of a kind lasts.
-    fn span(&mut self, kind: Kind) -> Duration {
+    pub(super) fn span(&mut self, kind: Kind) -> Duration {
         let (min, max) = match kind {
-            Kind::Kill | Kind::Power | Kind::Restart | Kind::KillClient => (0, 6000),
+            Kind::Kill | Kind::EndAt | Kind::Power | Kind::Restart | Kind::KillClient => (0, 6000),
             Kind::Reset | Kind::DiskError => (0, 0),
             Kind::Stall => (50, 3000),
             Kind::Stop | Kind::StopClient => (50, 15_000),
@@ -127,18 +139,27 @@ impl Drawer {
             | Kind::CutLeader
             | Kind::CutClient
             | Kind::Links
+            | Kind::SlowCpu
             | Kind::SlowDisk
             | Kind::Full => (50, 10_000),
         };
         Duration::from_millis(self.chance.between(min, max))
     }
 
-    fn fault(&mut self, kind: Kind) -> Option<Fault> {
+    pub(super) fn fault(&mut self, kind: Kind) -> Option<Fault> {
         Some(match kind {
             Kind::Kill => Fault::Kill { server: self.whom(), turns: self.turns() },
+            Kind::EndAt => Fault::EndAt {
+                server: self.whom(),
+                point: self.point(300),
+                survival: self.survival_or_none(),
+            },
             Kind::Power => self.power_cut(),
             Kind::Restart => Fault::Restart { server: self.whom() },
             Kind::Stop => Fault::Stop { server: self.whom() },
+            Kind::SlowCpu => {
+                Fault::SlowCpu { server: self.whom(), every: self.chance.between(2, 60) }
+            }
             Kind::Cut => self.cut(),
             Kind::CutLeader => {
                 let (out, into) = (self.chance.permille(700), self.chance.permille(700));
@@ -167,7 +188,10 @@ impl Drawer {
             }
             Kind::BitRot => {
                 self.disks_left = self.disks_left.checked_sub(1)?;
-                Fault::BitRot { server: self.server(), place: self.chance.number() }
+                let server = Whom::Server(self.server());
+                let all = [Files::Any, Files::Log, Files::NewestSnapshot];
+                let files = self.chance.one_of(&all).copied().unwrap_or(Files::Any);
+                Fault::BitRot { server, files, place: self.chance.number() }
             }
             Kind::DiskLoss => {
                 self.disks_left = self.disks_left.checked_sub(1)?;

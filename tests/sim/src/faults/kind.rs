@@ -23,12 +23,16 @@ macro_rules! kinds {
 kinds! {
     /// Programs of servers are killed.
     Kill = "kill",
+    /// Programs or machines of servers end in the midst of a write or of an answer.
+    EndAt = "end-at",
     /// Machines lose their power.
     Power = "power",
     /// Servers are restarted in good order.
     Restart = "restart",
     /// Servers stand still.
     Stop = "stop",
+    /// Servers have little processor time.
+    SlowCpu = "slow-cpu",
     /// Links between servers are cut.
     Cut = "cut",
     /// The leader is cut off.
@@ -68,9 +72,11 @@ impl Fault {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Kill { .. } => Kind::Kill,
+            Self::EndAt { .. } => Kind::EndAt,
             Self::PowerCut { .. } => Kind::Power,
             Self::Restart { .. } => Kind::Restart,
             Self::Stop { .. } => Kind::Stop,
+            Self::SlowCpu { .. } => Kind::SlowCpu,
             Self::Cut { .. } => Kind::Cut,
             Self::CutLeader { .. } => Kind::CutLeader,
             Self::Links { .. } => Kind::Links,

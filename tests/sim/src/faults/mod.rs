@@ -5,7 +5,9 @@
 
 mod act;
 mod draw;
+mod event;
 mod kind;
+mod waits;
 
 use std::fmt;
 use std::time::Duration;
@@ -15,21 +17,34 @@ use zoolet_storage::{Fault as DiskFault, Survival};
 
 pub(crate) use self::act::Nemesis;
 pub use self::draw::{Frame, draw};
+pub use self::event::Event;
 pub use self::kind::Kind;
 use crate::SimTime;
 use crate::network::{Conditions, MachineId};
+use crate::world::Point;
 
 /// A fault, and when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Its place in the plan, which names it to the minimizer.
     pub number: usize,
-    /// When it begins.
+    /// When it begins; the earliest time if it waits.
     pub at: SimTime,
     /// How long it lasts.
     pub span: Duration,
     /// What it is.
     pub fault: Fault,
+    /// What it waits for.
+    pub wait: Option<Wait>,
+}
+
+/// A fault begins behind an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The event.
+    pub event: Event,
+    /// How long behind it.
+    pub behind: Duration,
 }
 
 /// What goes wrong.
@@ -42,6 +57,16 @@ pub enum Fault {
         server: Whom,
         /// The turns.
         turns: u64,
+    },
+    /// A server ends in the midst of its work, if it comes to that point within ten seconds; it is
+    /// started again behind the span.
+    EndAt {
+        /// Whom.
+        server: Whom,
+        /// Where.
+        point: Point,
+        /// What of the unsynced survives; `None` if it ends as `kill -9` does it.
+        survival: Option<Survival>,
     },
     /// Servers lose their power at the same moment.
     PowerCut {
@@ -93,6 +118,13 @@ pub enum Fault {
         /// Of a thousand, how many.
         permille: u64,
     },
+    /// A server's program has its turn at one of several milliseconds alone.
+    SlowCpu {
+        /// Whose.
+        server: Whom,
+        /// At each of which.
+        every: u64,
+    },
     /// A server's disk is slow to sync.
     SlowDisk {
         /// Whose.
@@ -122,7 +154,9 @@ pub enum Fault {
     /// A server loses its power, and when it is back a bit of what it has stored is another one.
     BitRot {
         /// Whose.
-        server: ServerId,
+        server: Whom,
+        /// Of which files.
+        files: Files,
         /// Which bit, by a number that is taken to the files that there are.
         place: u64,
     },
@@ -171,6 +205,17 @@ pub enum Fault {
     },
 }
 
+/// Files of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// All.
+    Any,
+    /// The log, and in it the vote.
+    Log,
+    /// The newest snapshot.
+    NewestSnapshot,
+}
+
 /// A server by its number, or by its part when the fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
@@ -178,6 +223,8 @@ pub enum Whom {
     Server(ServerId),
     /// The leader.
     Leader,
+    /// The server of the event that the fault waits for.
+    There,
 }
 
 impl Fault {
@@ -186,13 +233,15 @@ impl Fault {
     fn whom(&self) -> Option<Whom> {
         match self {
             Self::Kill { server, .. }
+            | Self::EndAt { server, .. }
             | Self::Restart { server }
             | Self::Stop { server }
             | Self::SlowDisk { server, .. }
-            | Self::Stall { server } => Some(*server),
+            | Self::SlowCpu { server, .. }
+            | Self::Stall { server }
+            | Self::BitRot { server, .. } => Some(*server),
             Self::Full { server }
             | Self::DiskError { server, .. }
-            | Self::BitRot { server, .. }
             | Self::DiskLoss { server }
             | Self::ClockRate { server, .. }
             | Self::ClockJump { server, .. }
@@ -204,6 +253,15 @@ impl Fault {
 
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)
+        write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)?;
+        match self.wait {
+            None => Ok(()),
+            Some(Wait { event, behind }) => {
+                write!(f, ", {} ms behind {event:?}", behind.as_millis())
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use zoolet_storage::Power;
+
 pub use self::link::Conditions;
 use self::link::Link;
 use self::pipe::{Pipe, PipeId};
@@ -80,11 +82,29 @@ pub struct Figures {
 }
 
 /// Whether a machine has power, and how often it had none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Presence {
     is_up: bool,
     lives: u64,
     last_port: u16,
+    /// Sends nothing once this has failed.
+    power: Option<Power>,
+    /// How many pieces it sends before that.
+    pieces_left: Option<u64>,
+}
+
+impl Presence {
+    /// Whether a piece gets out.
+    fn sends(&mut self) -> bool {
+        if let Some(left) = &mut self.pieces_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.pieces_left = None;
+                self.power.iter().for_each(Power::switch_off);
+            }
+        }
+        !self.power.as_ref().is_some_and(Power::is_off)
+    }
 }
 
 #[derive(Debug)]
@@ -176,6 +196,20 @@ impl Network {
         state.machines.entry(machine).or_default().is_up = true;
     }
 
+    /// The machine sends nothing any more once this power fails; `None`: it sends on.
+    pub(crate) fn set_power(&self, machine: MachineId, power: Option<Power>) {
+        let mut state = self.lock();
+        let presence = state.machines.entry(machine).or_default();
+        presence.power = power;
+        presence.pieces_left = None;
+    }
+
+    /// The machine's power fails in place of the `number`-th piece that it sends from now on
+    /// (counted from 1); `None`: it does not.
+    pub(crate) fn fail_piece(&self, machine: MachineId, number: Option<u64>) {
+        self.lock().machines.entry(machine).or_default().pieces_left = number;
+    }
+
     /// A machine loses its power, without a word to the others.
     pub fn power_off(&self, machine: MachineId) {
         let mut state = self.lock();
@@ -224,7 +258,7 @@ impl Network {
         let link = state.link(from, to);
         link.is_cut = false;
         for arrival in std::mem::take(&mut link.held) {
-            state.send(from, to, arrival);
+            state.carry(from, to, arrival);
         }
     }
 
@@ -264,8 +298,15 @@ impl State {
         self.machines.get(&machine).map_or(0, |presence| presence.lives)
     }
 
-    /// Puts something on its way, or holds it while the link is cut.
+    /// A machine sends something, unless its power fails.
     fn send(&mut self, from: MachineId, to: MachineId, arrival: Arrival) {
+        if self.machines.get_mut(&from).is_none_or(Presence::sends) {
+            self.carry(from, to, arrival);
+        }
+    }
+
+    /// Puts something on its way, or holds it while the link is cut.
+    fn carry(&mut self, from: MachineId, to: MachineId, arrival: Arrival) {
         let now = self.now;
         let link = self.links.entry((from, to)).or_default();
         if link.is_cut {

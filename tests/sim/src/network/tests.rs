@@ -169,3 +169,31 @@ fn a_reset_breaks_both_ends() {
     assert_eq!(bench.result(reading), std::io::ErrorKind::ConnectionReset);
     assert_eq!(bench.result(writing), std::io::ErrorKind::BrokenPipe);
 }
+
+#[test]
+fn a_machine_whose_power_fails_at_a_piece_sends_those_before_it_alone() {
+    let mut bench = Bench::new();
+    let (one, mut two) = bench.connected();
+    let power = Power::default();
+    bench.network.set_power(ONE, Some(power.clone()));
+    bench.network.fail_piece(ONE, Some(3));
+    let sent = bench.spawn(async move {
+        let mut one = one;
+        for _ in 0..4 {
+            one.write_all(b"piece").await.unwrap();
+        }
+        one
+    });
+    bench.go(50);
+    assert!(power.is_off());
+    let one = bench.result(sent);
+    // The program has ended, and the system closes its connection.
+    bench.network.set_power(ONE, None);
+    drop(one);
+    let read = bench.spawn(async move {
+        let mut all = Vec::new();
+        two.read_to_end(&mut all).await.map(|_| all)
+    });
+    bench.go(50);
+    assert_eq!(bench.result(read).unwrap(), b"piecepiece");
+}

@@ -24,6 +24,9 @@ pub(crate) struct Machine {
     wall_offset_ms: i64,
     /// It stands still until it is woken.
     is_stopped: bool,
+    /// Its program has its turn in one of this number of steps.
+    turn_every: u64,
+    steps: u64,
 }
 
 #[derive(Debug)]
@@ -38,7 +41,15 @@ struct Life {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self { life: None, rate: TRUE_RATE, local_ns: 0, wall_offset_ms: 0, is_stopped: false }
+        Self {
+            life: None,
+            rate: TRUE_RATE,
+            local_ns: 0,
+            wall_offset_ms: 0,
+            is_stopped: false,
+            turn_every: 1,
+            steps: 0,
+        }
     }
 
     /// Starts a program, whose main task is made with the machine's clocks.
@@ -78,6 +89,11 @@ impl Machine {
         self.rate = rate;
     }
 
+    /// Sets in which steps the program has its turn: in one of this number.
+    pub(crate) fn set_turn_every(&mut self, steps: u64) {
+        self.turn_every = steps;
+    }
+
     /// The wall clock jumps.
     pub(crate) fn jump(&mut self, by_ms: i64) {
         self.wall_offset_ms = self.wall_offset_ms.saturating_add(by_ms);
@@ -98,10 +114,14 @@ impl Machine {
         let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let local = u128::from(span_ns) * u128::from(self.rate) / u128::from(TRUE_RATE);
         self.local_ns = self.local_ns.saturating_add(u64::try_from(local).unwrap_or(u64::MAX));
+        self.steps += 1;
         let local_ns = self.local_ns;
         let Some(life) = &mut self.life else { return };
         if self.is_stopped {
             life.missed = true;
+            return;
+        }
+        if !self.steps.is_multiple_of(self.turn_every) {
             return;
         }
         // Timers are exact to a millisecond.

@@ -19,7 +19,7 @@ use zoolet_server::embed::config::{HostPort, Member, MemberRole, ServerConfig};
 use self::machine::Machine;
 pub(crate) use self::machine::TRUE_RATE;
 pub(crate) use self::server::Server;
-pub use self::server::{DiskConditions, Standing};
+pub use self::server::{DiskConditions, Point, Standing};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::history::Recorder;
@@ -84,13 +84,14 @@ impl World {
         let network = Network::new(Chance::of(seed, "network"));
         let server = |config: ServerConfig| {
             let chance = Chance::of(seed, &format!("server {}", config.server_id));
-            (config.server_id, Server::new(config, chance))
+            (config.server_id, Server::new(config, &network, chance))
         };
+        let servers = configs.into_iter().map(server).collect();
         Self {
             now: SimTime::default(),
             network,
             recorder: Recorder::default(),
-            servers: configs.into_iter().map(server).collect(),
+            servers,
             clients: BTreeMap::new(),
             steps: 0,
         }
@@ -115,7 +116,7 @@ impl World {
     /// Starts a server.
     pub fn start(&mut self, server: ServerId) {
         if let Some(server) = self.servers.get_mut(&server) {
-            server.start(&self.network, &self.recorder);
+            server.start(&self.recorder);
         }
     }
 

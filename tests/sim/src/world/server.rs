@@ -47,6 +47,15 @@ impl DiskConditions {
     pub const GOOD: Self = Self { sync_us: (100, 1500), capacity_bytes: None };
 }
 
+/// Where in its work a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// In this change of its disk, counted from 1: a write is done halfway.
+    Change(u64),
+    /// In place of this piece that it sends, counted from 1.
+    Piece(u64),
+}
+
 /// A server.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -64,6 +73,10 @@ pub(crate) struct Server {
     stop: watch::Sender<bool>,
     /// How often it was started.
     pub(crate) starts: u64,
+    network: Network,
+    /// What of its disk survives when its power fails in the midst of its work; `None` if it ends as
+    /// `kill -9` does it.
+    survival: Option<Survival>,
     chance: Chance,
     /// Whose lines these are in the trace.
     name: String,
@@ -90,7 +103,7 @@ impl LogPlace {
 }
 
 impl Server {
-    pub(crate) fn new(config: ServerConfig, chance: Chance) -> Self {
+    pub(crate) fn new(config: ServerConfig, network: &Network, chance: Chance) -> Self {
         Self {
             name: format!("server {}", config.server_id),
             id: config.server_id,
@@ -104,6 +117,8 @@ impl Server {
             state: Arc::default(),
             stop: watch::Sender::new(false),
             starts: 0,
+            network: network.clone(),
+            survival: None,
             chance,
         }
     }
@@ -147,9 +162,10 @@ impl Server {
     }
 
     /// Starts it.
-    pub(crate) fn start(&mut self, network: &Network, recorder: &Recorder) {
+    pub(crate) fn start(&mut self, recorder: &Recorder) {
         self.starts += 1;
-        network.power_on(self.machine_id());
+        self.network.power_on(self.machine_id());
+        self.network.set_power(self.machine_id(), Some(self.disk.power()));
         self.state = Arc::default();
         self.log = Arc::default();
         self.sync_done = None;
@@ -160,7 +176,7 @@ impl Server {
             recorder: recorder.clone(),
             log: Arc::clone(&self.log),
         };
-        let (disk, net) = (self.disk.clone(), network.of(self.machine_id()));
+        let (disk, net) = (self.disk.clone(), self.network.of(self.machine_id()));
         let seams = |clock: MachineClock| Seams {
             disk: Arc::new(disk),
             clock: Arc::new(clock),
@@ -186,10 +202,37 @@ impl Server {
     }
 
     /// Ends it as a loss of power does.
-    pub(crate) fn cut_power(&mut self, network: &Network, survival: Survival) {
-        network.power_off(self.machine_id());
+    pub(crate) fn cut_power(&mut self, survival: Survival) {
+        self.network.power_off(self.machine_id());
         let image = self.disk.image().after_power_cut(survival);
         self.end_on(image);
+    }
+
+    /// It ends in the midst of its work, and what survives is what is on its disk then.
+    pub(crate) fn end_at(&mut self, point: Point, survival: Option<Survival>) {
+        self.survival = survival;
+        match point {
+            Point::Change(number) => self.disk.switch_off_at(number),
+            Point::Piece(number) => self.network.fail_piece(self.machine_id(), Some(number)),
+        }
+    }
+
+    /// Takes `end_at` back.
+    pub(crate) fn stay_on(&self) {
+        self.disk.stay_on();
+        self.network.fail_piece(self.machine_id(), None);
+    }
+
+    /// Ends it if it has come to the point of `end_at`. Returns whether it has.
+    pub(crate) fn end_if_due(&mut self) -> bool {
+        if !self.machine.runs() || !self.disk.power().is_off() {
+            return false;
+        }
+        match self.survival.take() {
+            Some(survival) => self.cut_power(survival),
+            None => self.kill(),
+        }
+        true
     }
 
     /// Gives it a new disk with nothing on it. It must not run.
@@ -205,7 +248,9 @@ impl Server {
     }
 
     fn end_on(&mut self, image: Image) {
-        // What still runs while it is dropped writes nothing any more.
+        // What still runs while it is dropped writes nothing any more; the system of its machine
+        // closes its connections.
+        self.network.set_power(self.machine_id(), None);
         self.disk.switch_off();
         self.machine.end();
         self.log = Arc::default();

@@ -1,0 +1,111 @@
+//! Faults as they strike a world.
+
+use zoolet_replica::{Role, ServerId};
+
+use super::*;
+use crate::trace;
+use crate::world::{World, configs};
+
+const ONE: ServerId = ServerId(1);
+
+fn planned(fault: Fault) -> Planned {
+    Planned { number: 0, at: SimTime::default(), span: Duration::from_secs(1), fault, wait: None }
+}
+
+impl Planned {
+    fn behind(self, event: Event, behind: Duration) -> Self {
+        Self { wait: Some(Wait { event, behind }), ..self }
+    }
+}
+
+/// Three servers, and a plan that is carried out.
+fn world(plan: Vec<Planned>) -> (World, Nemesis) {
+    let mut world = World::new(1, configs(3, |config| config.ensemble.tick_time_ms = 1000));
+    for server in (1..=3).map(ServerId) {
+        world.start(server);
+    }
+    (world, Nemesis::new(plan))
+}
+
+/// Steps until something is so. False if it is not within ten seconds.
+fn go_until(
+    world: &mut World,
+    nemesis: &mut Nemesis,
+    is_so: impl Fn(&World, &Nemesis) -> bool,
+) -> bool {
+    let end = world.now() + Duration::from_secs(10);
+    while world.now() < end {
+        world.step();
+        nemesis.work(world);
+        if is_so(world, nemesis) {
+            return true;
+        }
+    }
+    false
+}
+
+fn runs(world: &World) -> bool {
+    world.servers[&ONE].machine.runs()
+}
+
+#[test]
+fn a_server_ends_in_the_midst_of_its_work_and_is_started_again() {
+    for point in [Point::Change(7), Point::Piece(7)] {
+        for survival in [None, Some(Survival::Torn { seed: 7 })] {
+            let server = Whom::Server(ONE);
+            let (mut world, mut nemesis) =
+                world(vec![planned(Fault::EndAt { server, point, survival })]);
+            let (world, nemesis) = (&mut world, &mut nemesis);
+            assert!(go_until(world, nemesis, |world, _| !runs(world)), "{point:?} {survival:?}");
+            assert!(go_until(world, nemesis, |world, _| runs(world)), "{point:?} {survival:?}");
+            let serves = |world: &World, _: &Nemesis| matches!(world.standing(ONE), crate::Standing::Runs(role) if role != Role::Looking);
+            assert!(go_until(world, nemesis, serves), "{point:?} {survival:?}");
+            assert!(nemesis.failures.is_empty(), "{:?}", nemesis.failures);
+        }
+    }
+}
+
+#[test]
+fn a_fault_that_waits_strikes_just_behind_its_event_and_there() {
+    // Events are lines of the servers' logs. Another test may have asked for them before.
+    let _ = tracing::subscriber::set_global_default(trace::Logs);
+    let behind = Duration::from_millis(3);
+    let fault = Fault::Kill { server: Whom::There, turns: 0 };
+    let waiting = planned(fault).behind(Event::Leads, behind);
+    let (mut world, mut nemesis) = world(vec![waiting]);
+    assert!(go_until(&mut world, &mut nemesis, |world, _| world.leader().is_some()));
+    let (elected_at, leader) = (world.now(), world.leader().unwrap());
+    assert!(go_until(&mut world, &mut nemesis, |_, nemesis| !nemesis.begun.is_empty()));
+    let begun = &nemesis.begun[0];
+    assert_eq!(begun.fault, Fault::Kill { server: Whom::Server(leader), turns: 0 });
+    assert!(begun.at - elected_at <= behind + Duration::from_millis(1), "{}", begun.at);
+    assert!(!world.servers[&leader].machine.runs());
+}
+
+#[test]
+fn a_server_that_ends_at_a_change_behind_its_start_ends_in_its_recovery() {
+    let server = Whom::There;
+    let point = Point::Change(2);
+    let fault = Fault::EndAt { server, point, survival: None };
+    let waiting = planned(fault).behind(Event::Starts, Duration::ZERO);
+    let kill = Fault::Kill { server: Whom::Server(ONE), turns: 0 };
+    let at = SimTime::from_ms(2000);
+    let plan = vec![Planned { at, ..waiting }, Planned { at, ..planned(kill) }];
+    let (mut world, mut nemesis) = world(plan);
+    assert!(go_until(&mut world, &mut nemesis, |_, nemesis| nemesis.begun.len() == 2));
+    let started_at = world.now();
+    assert!(go_until(&mut world, &mut nemesis, |world, _| !runs(world)));
+    assert!(world.now() - started_at <= Duration::from_millis(200), "{}", world.now());
+    assert!(go_until(&mut world, &mut nemesis, |world, _| {
+        matches!(world.standing(ONE), crate::Standing::Runs(role) if role != Role::Looking)
+    }));
+}
+
+#[test]
+fn a_machine_with_little_processor_time_loses_no_time() {
+    let (mut world, mut nemesis) =
+        world(vec![planned(Fault::SlowCpu { server: Whom::Server(ONE), every: 20 })]);
+    let serves = |world: &World, _: &Nemesis| matches!(world.standing(ONE), crate::Standing::Runs(role) if role != Role::Looking);
+    assert!(go_until(&mut world, &mut nemesis, serves));
+    assert_eq!(nemesis.counts[&Kind::SlowCpu], 1);
+}
