@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn data_that_is_not_utf8_is_in_base64() {
-        assert_eq!(super::json(b"\xff"), ("base64", json!("/w==")));
-        assert_eq!(super::json(b"x"), ("data", json!("x")));
+        assert_eq!(json(b"\xff"), ("base64", json!("/w==")));
+        assert_eq!(json(b"x"), ("data", json!("x")));
     }
 }

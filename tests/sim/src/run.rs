@@ -10,8 +10,8 @@ use zoolet_server::embed::config::ServerConfig;
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::checks;
-use crate::faults::{self, Fault, Frame, Kind, Nemesis, Planned};
-use crate::history::{ClientNumber, History, Strike, Trouble, What};
+use crate::faults::{self, Frame, Kind, Nemesis, Planned};
+use crate::history::{ClientNumber, History, Trouble, What};
 use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::Figures;
 use crate::swarm::Size;
@@ -213,7 +213,7 @@ pub fn run(options: &Options) -> Outcome {
     history.ended_at = world.now();
     let marks = trace::take_marks();
     history.troubles = troubles(&marks, &nemesis.failures);
-    history.strikes = plan.iter().filter_map(strike).collect();
+    history.strikes.clone_from(&nemesis.strikes);
     Outcome {
         history,
         plan: nemesis.begun.clone(),
@@ -243,22 +243,6 @@ fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Tro
     let mut all: Vec<Trouble> = logged.chain(ended).collect();
     all.sort_by_key(|trouble| trouble.at);
     all
-}
-
-/// The fault of a disk that one of the plan is.
-#[allow(clippy::wildcard_enum_match_arm, reason = "the others are not faults of a disk")]
-fn strike(planned: &Planned) -> Option<Strike> {
-    match planned.fault {
-        Fault::Full { server } | Fault::DiskError { server, .. } | Fault::BitRot { server, .. } => {
-            Some(Strike {
-                kind: planned.fault.kind(),
-                server,
-                from: planned.at,
-                until: planned.at + planned.span,
-            })
-        }
-        _ => None,
-    }
 }
 
 /// The time in which nothing fails any more: the load goes on, then it ends.

@@ -49,6 +49,8 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
             Kind::DiskError => says("injected fault") || says("no storage space"),
             // It is found when what is damaged is read.
             Kind::BitRot => says("damaged"),
+            // The program sees its disk fail in the last moment before it ends.
+            Kind::EndAt => says("the disk is switched off"),
             _ => false,
         }
 }

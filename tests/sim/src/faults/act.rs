@@ -9,7 +9,7 @@ use zoolet_storage::{Image, Survival};
 
 use super::{Event, Fault, Files, Kind, Planned, Wait, Whom};
 use crate::SimTime;
-use crate::history::ClientNumber;
+use crate::history::{ClientNumber, Strike};
 use crate::network::{Conditions, MachineId};
 use crate::trace;
 use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
@@ -61,6 +61,8 @@ pub(crate) struct Nemesis {
     pub(crate) clients_to_start: Vec<u8>,
     /// The servers that were started again because they had ended by themselves.
     pub(crate) failures: Vec<(SimTime, ServerId, String)>,
+    /// The faults that make a server complain.
+    pub(crate) strikes: Vec<Strike>,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
     /// Those that end in the midst of their work, and for how long.
@@ -80,6 +82,7 @@ impl Nemesis {
             cuts: BTreeMap::new(),
             clients_to_start: Vec::new(),
             failures: Vec::new(),
+            strikes: Vec::new(),
             damaged: Vec::new(),
             ending: BTreeMap::new(),
         };
@@ -282,6 +285,10 @@ impl Nemesis {
         }
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
         let now = world.now();
+        let kind = fault.kind();
+        if matches!(kind, Kind::Full | Kind::DiskError | Kind::BitRot | Kind::EndAt) {
+            self.strikes.push(Strike { kind, server: id, from: now, until: end });
+        }
         let Some(server) = world.servers.get_mut(&id) else { return };
         if let Fault::EndAt { point, survival, .. } = fault {
             server.end_at(*point, *survival);

@@ -146,7 +146,7 @@ fn an_identity_counts_from_its_proof_on() {
     refused(&lie(&good, call, |_, result| *result = Err(ErrorCode::NoAuth)), "reads");
 }
 
-fn auth_packet() -> AuthPacket {
+pub(super) fn auth_packet() -> AuthPacket {
     let auth = Some(Bytes::from_static(b"u:p"));
     AuthPacket { auth_type: 0, scheme: Some("digest".to_owned()), auth }
 }

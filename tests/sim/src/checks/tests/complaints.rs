@@ -13,6 +13,7 @@ const FULL: &str =
     "it has ended by itself: the disk is full: cannot write data/wal/next.tmp: no storage space";
 const REFUSED: &str =
     "ERROR cannot write a snapshot error=cannot sync data/snapshots: injected fault";
+const OFF: &str = "ERROR cannot write the log: the disk is switched off";
 const ROTTEN: &str = "it has ended by itself: data/wal/1.wal is damaged at byte 512";
 
 fn trouble(at_ms: u64, server: u8, text: &str) -> Trouble {
@@ -43,7 +44,12 @@ fn trouble_without_a_fault_is_found() {
 
 #[test]
 fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
-    let kinds = [(Kind::Full, FULL), (Kind::DiskError, REFUSED), (Kind::BitRot, ROTTEN)];
+    let kinds = [
+        (Kind::Full, FULL),
+        (Kind::DiskError, REFUSED),
+        (Kind::BitRot, ROTTEN),
+        (Kind::EndAt, OFF),
+    ];
     for (kind, text) in kinds {
         let counts = accepted(&history(&[trouble(2500, 1, text)], &[strike(kind, 1)]));
         assert_eq!(counts.troubles_excused, 1, "{kind:?}");

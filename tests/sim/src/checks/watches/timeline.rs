@@ -143,7 +143,9 @@ fn of_link<'a>(
         let Some(call) = run.calls.get(number) else { continue };
         let Some(answer) = call.answer else { continue };
         at = at.max(answer.zxid);
-        push(at, order, std::mem::take(&mut arrived), Step::Reply(call));
+        // A reply without a zxid does not say what its server knew; the next one with a zxid does.
+        let before = if answer.zxid.0 > 0 { std::mem::take(&mut arrived) } else { Vec::new() };
+        push(at, order, before, Step::Reply(call));
         order += 1;
         if answer.zxid.0 > 0 {
             for auth in counts_next.drain(..) {
