@@ -157,6 +157,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         if from >= there.end || planted!("truncated-entries-stay") {
             return Ok(());
         }
+        let entries = there.end.0 - from.0;
+        tracing::info!(from = from.0, entries, "cut off entries that were never committed");
         self.durably(|wal, done| wal.truncate_from(from, done)).await
     }
 

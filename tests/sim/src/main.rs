@@ -147,7 +147,7 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
     }));
     let outcome = run::run(&arguments.options(seed));
     let checked = checks::all(&outcome.history, &run::check_options(seed));
-    let met = situations::met(&outcome);
+    let met = situations::met(&outcome, &checked.counts);
     let report = Report::of(seed, &outcome, &checked, met);
     if arguments.report {
         say(&serde_json::to_string(&report)?);

@@ -11,7 +11,7 @@ use crate::SimTime;
 use crate::chance::Chance;
 use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
-use crate::history::{ClientNumber, History, Trouble, What};
+use crate::history::{ClientNumber, History, Trouble};
 use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::Figures;
 use crate::swarm::Size;
@@ -20,6 +20,8 @@ use crate::world::{World, configs, member};
 
 /// How long servers and clients have to themselves at the begin.
 const SETTLE: Duration = Duration::from_secs(3);
+/// How late servers are started at first that are long behind the first one.
+const LATE_START_MS: u64 = 12_000;
 /// For how long there are faults, in seconds.
 const FAULTS_S: u64 = 45;
 /// How long the world has to come together when all faults have ended.
@@ -109,16 +111,22 @@ fn draw_servers(chance: &mut Chance) -> u8 {
     }
 }
 
-/// When the servers are started at first: at once, or one behind the other.
+/// When the servers are started at first: at once, or one behind the other; in a few runs all but the
+/// first one long behind it, so that it waits without a majority.
 fn first_starts(seed: u64, servers: u8) -> Vec<(ServerId, SimTime)> {
     let mut chance = Chance::of(seed, "first starts");
     let last_ms = if chance.permille(300) { chance.between(100, 10_000) } else { 0 };
-    let at = |server| (ServerId(server), SimTime::from_ms(chance.between(0, last_ms)));
+    let is_alone = Chance::of(seed, "late starts").permille(50);
+    let at = |server| {
+        let late_ms = if is_alone && server > 1 { LATE_START_MS } else { 0 };
+        (ServerId(server), SimTime::from_ms(late_ms + chance.between(0, last_ms)))
+    };
     (1..=servers).map(at).collect()
 }
 
-/// What clients do. In some runs one of them changes the ensemble.
-fn load(seed: u64, servers: u8) -> Load {
+/// What clients do. In some runs one of them changes the ensemble, which keeps so many members that the
+/// disks of the plan are fewer than a majority of them.
+fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let load = Load::draw(seed);
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
@@ -128,7 +136,7 @@ fn load(seed: u64, servers: u8) -> Load {
     load.with_reconfig(ReconfigPlan {
         lines: (1..=servers).map(ServerId).map(line).collect(),
         digest: Some(SUPER_CREDENTIALS.to_owned()),
-        servers_min: usize::from(servers / 2 + 1),
+        servers_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     })
 }
@@ -139,7 +147,7 @@ fn frame(options: &Options) -> Frame {
     let servers = draw_servers(&mut chance);
     let from = SimTime::default() + SETTLE;
     let servers = options.servers.unwrap_or(servers);
-    let clients = u8::try_from(load(options.seed, servers).clients()).unwrap_or(u8::MAX);
+    let clients = u8::try_from(load(options.seed, servers, 0).clients()).unwrap_or(u8::MAX);
     Frame {
         servers,
         clients: options.clients.unwrap_or(clients),
@@ -184,7 +192,11 @@ pub fn run(options: &Options) -> Outcome {
     let Frame { servers, clients, until, .. } = frame(options);
     let until = options.heal_at_ms.map_or(until, |ms| until.min(SimTime::from_ms(ms)));
     let mut world = World::new(seed, configs(servers, draw_config(seed)));
-    let mut nemesis = Nemesis::new(plan(options));
+    let plan = plan(options);
+    let is_of_disk = |kind| matches!(kind, Kind::DiskLoss | Kind::BitRot);
+    let disks = plan.iter().filter(|planned| is_of_disk(planned.fault.kind())).count();
+    let disks = u8::try_from(disks).unwrap_or(u8::MAX / 4);
+    let mut nemesis = Nemesis::new(plan);
     trace::of("run");
     trace::line(format_args!("seed {seed}: {servers} servers, {clients} clients"));
     for (server, at) in first_starts(seed, servers) {
@@ -192,7 +204,7 @@ pub fn run(options: &Options) -> Outcome {
     }
     nemesis.work(&mut world);
     let (stop, stopped) = watch::channel(false);
-    let load = load(seed, servers);
+    let load = load(seed, servers, disks);
     let mut lives = BTreeMap::new();
     for client in (0..clients).filter(|client| !options.idle.contains(client)) {
         start_client(&mut world, (seed, &load), (client, 0), &stopped);
@@ -325,8 +337,10 @@ fn restart_clients(
 ) {
     for client in std::mem::take(&mut nemesis.clients_to_start) {
         let Some(life) = lives.get_mut(&client) else { continue };
-        world.end_client(client);
-        world.recorder.note(What::ClientDied { client: ClientNumber(u32::from(client)) });
+        // Of two kills at a time the first one's end has begun it anew.
+        if world.client(client).is_some_and(|machine| machine.runs()) {
+            continue;
+        }
         *life += 1;
         let life = *life;
         start_client(world, (seed, load), (client, life), stopped);

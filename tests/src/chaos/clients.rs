@@ -18,15 +18,16 @@ use crate::wait;
 /// How long a client's task may take to end when it is aborted.
 const ABORT_MAX: Duration = Duration::from_secs(5);
 
-/// The load of a seed. In some runs one client more changes the ensemble.
-pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>) -> Load {
+/// The load of a seed. In some runs one client more changes the ensemble; where servers lose their
+/// directories it removes none, so that those are always fewer than a majority.
+pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>, has_wipes: bool) -> Load {
     let load = Load::draw(seed);
     let mut chance = Chance::of(seed, "chaos reconfig");
     if !chance.permille(300) {
         return load;
     }
     load.with_reconfig(ReconfigPlan {
-        servers_min: lines.len() / 2 + 1,
+        servers_min: if has_wipes { lines.len() } else { lines.len() / 2 + 1 },
         lines,
         digest: Some(SUPER_CREDENTIALS.to_owned()),
         pause: Duration::from_millis(chance.between(2000, 10_000)),

@@ -67,10 +67,10 @@ pub(super) fn run(
     clock::begin();
     let seed = options.seed;
     let servers = draw::servers(options);
-    let mut machines =
-        Machines::new(home, servers, &draw::settings(seed), Libraries::of(&draw::kinds(options))?)?;
+    let kinds = draw::kinds(options);
+    let mut machines = Machines::new(home, servers, &draw::settings(seed), Libraries::of(&kinds)?)?;
     machines.found()?;
-    let load = clients::load(seed, machines.lines());
+    let load = clients::load(seed, machines.lines(), kinds.contains(&Kind::Wipe));
     let (clients, has_reconfig) = (load.clients(), load.reconfig.is_some());
     let plan = draw::plan(options, clients);
     let recorder = Recorder::real(clock::now);

@@ -40,7 +40,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
 /// Whether this fault makes exactly this trouble.
 #[allow(clippy::wildcard_enum_match_arm, reason = "servers bear all others without a complaint")]
 fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
-    let says = |text| trouble.text.contains(text);
+    let says = |text: &str| trouble.text.contains(text);
     let is_there = trouble.server == Some(strike.server) && strike.from <= trouble.at;
     is_there
         && match strike.kind {
@@ -50,7 +50,10 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
             // It is found when what is damaged is read.
             Kind::BitRot => says("damaged"),
             // The program sees its disk fail in the last moment before it ends.
-            Kind::EndAt => says("the disk is switched off"),
+            Kind::EndAt => {
+                let texts = ["the disk is switched off", "injected fault", "no storage space"];
+                texts.into_iter().any(says) && trouble.at <= strike.until
+            }
             _ => false,
         }
 }

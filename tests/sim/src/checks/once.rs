@@ -1,12 +1,18 @@
 //! P7 and P8: a call takes effect at most once, and no write of a connection overtakes an earlier one
 //! that was lost.
 
+use zoolet_jute::ErrorCode;
+
 use super::replies::may_vanish;
 use super::{Call, Counts, Link, Run, Violation, is_write};
+use crate::model::Transaction;
 
 /// Compares calls with the commands of the log.
 pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     counts.commands_unattributed = run.unattributed;
+    let is_moved = |one: &&Transaction| one.outcome.result == Err(ErrorCode::SessionMoved);
+    let moved = run.model.transactions.iter().filter(is_moved).count();
+    counts.writes_moved = u64::try_from(moved).unwrap_or(u64::MAX);
     let mut found = Vec::new();
     for place in &run.foreign {
         let Some(one) = run.model.transactions.get(*place) else { continue };

@@ -34,11 +34,11 @@ pub struct Options {
     /// How far the rate of a clock may be wrong, in thousandths. Times that servers measure are
     /// believed within it.
     pub clock_error_permille: u32,
-    /// How long after its timeout a silent session may live when no fault is under way: the tick, the
-    /// extra time that a new leader gives, an election, and the way into the log.
+    /// How long behind the timeout of a silent session a leader may be elected when no fault is under
+    /// way any more.
     pub expires_within: Duration,
-    /// The same under a leader that has led for longer than the timeout: the tick, and the way into the
-    /// log.
+    /// How long after its timeout a silent session may live under a leader: the tick, and the way into
+    /// the log.
     pub expires_under_leader_within: Duration,
     /// How long after the last fault all servers have the same state and calls have come back.
     pub converges_within: Duration,
@@ -122,6 +122,8 @@ pub struct Counts {
     /// Commands of connections that no record shows: of clients that are not recorded, or whose
     /// handshake was given up.
     pub commands_unattributed: u64,
+    /// Writes that the log refused because their session had been resumed on another connection.
+    pub writes_moved: u64,
     /// Reconfigurations, whose outcome the model does not know.
     pub reconfigs_unchecked: u64,
     /// Reads that were compared with the model.

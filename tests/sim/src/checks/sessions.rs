@@ -94,7 +94,7 @@ impl Life<'_> {
 }
 
 /// When a session must be over that gives no sign of life any more: soon behind its timeout, under a
-/// leader that has led since then; in any case when there was the time to elect one.
+/// leader that has led since then, and was elected in time.
 fn due(run: &Run<'_>, life: &Life<'_>, longest: Duration) -> SimTime {
     let silent_from = life.last.max(run.history.healed_at);
     let last_epoch = |until: SimTime| {
@@ -105,9 +105,15 @@ fn due(run: &Run<'_>, life: &Life<'_>, longest: Duration) -> SimTime {
         all.get(begin).map(|one| one.first_at)
     };
     let latest = silent_from + longest + run.options.expires_within;
-    // A new leader gives each session its whole timeout again.
-    let led_from = last_epoch(latest).unwrap_or_default().max(silent_from);
-    latest.min(led_from + longest + run.options.expires_under_leader_within)
+    let mut led_from = last_epoch(latest).unwrap_or_default().max(silent_from);
+    loop {
+        let due = led_from + longest + run.options.expires_under_leader_within;
+        // A new leader gives each session its whole timeout again.
+        match last_epoch(due).filter(|begun| *begun > led_from) {
+            Some(begun) => led_from = begun,
+            None => return due,
+        }
+    }
 }
 
 /// A session that has expired had its whole timeout; one that is silent for long is over.

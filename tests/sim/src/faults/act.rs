@@ -9,7 +9,7 @@ use zoolet_storage::{Image, Survival};
 
 use super::{Event, Fault, Files, Kind, Planned, Wait, Whom};
 use crate::SimTime;
-use crate::history::{ClientNumber, Strike};
+use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
 use crate::trace;
 use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
@@ -264,6 +264,8 @@ impl Nemesis {
             }
             Fault::KillClient { client } => {
                 world.end_client(*client);
+                let client_number = ClientNumber(u32::from(*client));
+                world.recorder.note(What::ClientDied { client: client_number });
                 self.at(end, Act::StartClient(*client));
             }
             _ => return false,
@@ -287,7 +289,8 @@ impl Nemesis {
         let now = world.now();
         let kind = fault.kind();
         if matches!(kind, Kind::Full | Kind::DiskError | Kind::BitRot | Kind::EndAt) {
-            self.strikes.push(Strike { kind, server: id, from: now, until: end });
+            let until = if kind == Kind::EndAt { now + END_WITHIN } else { end };
+            self.strikes.push(Strike { kind, server: id, from: now, until });
         }
         let Some(server) = world.servers.get_mut(&id) else { return };
         if let Fault::EndAt { point, survival, .. } = fault {

@@ -7,6 +7,7 @@ use zoolet_jute::{Request, SessionId};
 use zoolet_replica::ServerId;
 
 use crate::SimTime;
+use crate::checks::Counts;
 use crate::faults::{Fault, Kind, Planned};
 use crate::history::{CallNumber, Connection, LockStep, Record, What};
 use crate::run::Outcome;
@@ -25,6 +26,7 @@ pub(super) struct Connected {
 #[derive(Debug)]
 pub struct Facts<'a> {
     pub(super) outcome: &'a Outcome,
+    pub(super) counts: &'a Counts,
     pub(super) marks: &'a [Mark],
     pub(super) plan: &'a [Planned],
     pub(super) connected: Vec<Connected>,
@@ -35,7 +37,7 @@ pub struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// Those of a run.
-    pub(super) fn of(outcome: &'a Outcome) -> Self {
+    pub(super) fn of(outcome: &'a Outcome, counts: &'a Counts) -> Self {
         let records = outcome.history.records.as_slice();
         let mut calls: BTreeMap<CallNumber, (SimTime, Connection, Request)> = BTreeMap::new();
         let mut connected = Vec::new();
@@ -62,7 +64,7 @@ impl<'a> Facts<'a> {
         }
         let unanswered = calls.into_values().collect();
         let (marks, plan) = (outcome.marks.as_slice(), outcome.plan.as_slice());
-        Self { outcome, marks, plan, connected, unanswered, records }
+        Self { outcome, counts, marks, plan, connected, unanswered, records }
     }
 
     /// Whether a server has logged a text.

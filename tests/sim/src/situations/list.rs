@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zoolet_jute::{ErrorCode, EventType, Request, SessionId};
+use zoolet_jute::{EventType, Request, SessionId};
 
 use super::Facts;
 use crate::faults::{Fault, Kind, Whom};
@@ -133,7 +133,11 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("connections break while links lose", |facts| facts.overlap(Kind::Reset, Kind::Links)),
     ("a connection comes of a caller who has given up", |facts| facts.outcome.network.unwanted > 0),
     // Disks and clocks.
-    ("a sync takes long", |facts| facts.logged("slow sync")),
+    ("a sync takes half a second", |facts| {
+        facts.any_fault(
+            |fault| matches!(fault, Fault::SlowDisk { sync_us: (_, most), .. } if *most >= 500_000),
+        )
+    }),
     ("a disk refuses a change, and its server ends", |facts| {
         facts.faults(Kind::DiskError).next().is_some() && !facts.outcome.failures.is_empty()
     }),
@@ -185,9 +189,8 @@ pub(super) const SITUATIONS: &[Situation] = &[
         })
     }),
     ("a write of a moved session is refused", |facts| {
-        facts.any_record(|what| {
-            matches!(what, What::Returned { result: Err(ErrorCode::SessionMoved), .. })
-        })
+        // Its server ends the connection instead of a reply.
+        facts.counts.writes_moved > 0
     }),
     ("a client's program ends and begins anew", |facts| {
         facts.any_record(|what| matches!(what, What::ClientDied { .. }))

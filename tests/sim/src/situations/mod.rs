@@ -8,6 +8,7 @@ mod list;
 
 pub use self::facts::Facts;
 use self::list::SITUATIONS;
+use crate::checks::Counts;
 use crate::run::Outcome;
 
 /// Their names.
@@ -16,8 +17,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Those that came up in a run.
-pub fn met(outcome: &Outcome) -> Vec<String> {
-    let facts = Facts::of(outcome);
+pub fn met(outcome: &Outcome, counts: &Counts) -> Vec<String> {
+    let facts = Facts::of(outcome, counts);
     let came_up = SITUATIONS.iter().filter(|(_, is_met)| is_met(&facts));
     came_up.map(|(name, _)| (*name).to_owned()).collect()
 }
