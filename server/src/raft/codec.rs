@@ -12,7 +12,6 @@ use openraft::impls::leader_id_std;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
-use zoolet_replica::Term;
 use zoolet_storage::{LogPosition, SnapshotReader};
 
 use super::types::{
@@ -341,8 +340,8 @@ pub(crate) fn vote_bytes(vote: LeaderVote) -> Bytes {
 }
 
 /// Returns the term of a vote that is in the log; `None` if it cannot be read.
-pub(crate) fn vote_term(vote: Bytes) -> Option<Term> {
-    decode_vote(vote).ok().map(|vote| Term(vote.leader_id.term))
+pub(crate) fn vote_term(vote: Bytes) -> Option<u64> {
+    decode_vote(vote).ok().map(|vote| vote.leader_id.term)
 }
 
 /// Returns the batch in a log entry; `None` if the entry has another purpose.

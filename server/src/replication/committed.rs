@@ -51,7 +51,7 @@ impl Committed {
         entries: impl IntoIterator<Item = LogPosition>,
     ) -> Option<Contradiction> {
         let (state, applied) = (self.wal.state(), *self.applied.borrow());
-        if Some(term) < state.vote.and_then(vote_term) {
+        if Some(term.0) < state.vote.and_then(vote_term) {
             return None;
         }
         let applied = applied.map(|last| (last.index, last.term));

@@ -124,8 +124,8 @@ fn first_starts(seed: u64, servers: u8) -> Vec<(ServerId, SimTime)> {
     (1..=servers).map(at).collect()
 }
 
-/// What clients do. In some runs one of them changes the ensemble, which keeps so many members that the
-/// disks of the plan are fewer than a majority of them.
+/// What clients do. In some runs one of them changes the ensemble, which keeps enough members for the
+/// disks of the plan to be fewer than a majority of them.
 fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let load = Load::draw(seed);
     let mut chance = Chance::of(seed, "reconfig");

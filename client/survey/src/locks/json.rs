@@ -144,7 +144,8 @@ mod tests {
         let addresses = BTreeMap::from([(SessionId(1), "h:1".to_owned())]);
         let form = Form { addresses: &addresses, now_ms: 1000 };
         let expected = json!([{
-            "path": "/a", "kind": "mutex", "permits": null, "warnings": [],
+            "path": "/a", "kind": "mutex", "permits": null,
+            "warnings": ["a znode is not ephemeral: it stays when its owner dies"],
             "holders": [{
                 "path": format!("/a/{first}"), "role": "mutex", "family": "kazoo",
                 "number": 1, "session": "0x1", "address": "h:1", "since_ms": 400, "for_ms": 600,

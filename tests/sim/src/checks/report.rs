@@ -148,7 +148,7 @@ pub struct Counts {
     pub session_ends: u64,
     /// Sessions that had to be over at the end, and are.
     pub expiries_due: u64,
-    /// Answers that a session has expired.
+    /// Answers by which a session has expired.
     pub expired_answers: u64,
     /// Closes with a reply.
     pub closes: u64,

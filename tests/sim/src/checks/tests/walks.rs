@@ -7,7 +7,7 @@ use zoolet_replica::ServerId;
 use super::{Story, accepted, refused};
 use crate::history::{History, Walk};
 
-/// A walk through server 2 that was done after so many milliseconds.
+/// A walk through server 2 that was done after that time.
 fn history(done_ms: Option<u64>) -> History {
     let story = Story::new();
     let begun_at = story.now;
