@@ -283,10 +283,7 @@ impl Consensus for OpenRaft {
     }
 
     fn append(&self, mut message: Reader) -> io::Result<Append> {
-        let ((suspects_quorum, mut request), raft) = (message.append_request()?, self.raft.clone());
-        if planted!("what-is-received-counts-as-committed") {
-            request.leader_commit = request.entries.last().map(|entry| entry.log_id);
-        }
+        let ((suspects_quorum, request), raft) = (message.append_request()?, self.raft.clone());
         let entries = request.entries.iter().map(|entry| &entry.log_id);
         let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
         Ok(Append {
