@@ -187,7 +187,7 @@ fn never_again(run: &Run<'_>, lives: &BTreeMap<SessionId, Life<'_>>, found: &mut
     }
 }
 
-/// A session of which a client has the answer that it has expired has ended in the log before.
+/// Before a server says that a session has expired, the session ends in the log.
 fn expired_answers(
     run: &Run<'_>,
     lives: &BTreeMap<SessionId, Life<'_>>,
@@ -211,8 +211,7 @@ fn expired_answers(
         if end.is_none_or(|end| end.first_at > record.at) {
             let when = end.map_or_else(|| "never".to_owned(), |end| format!("at {}", end.first_at));
             let what = format!(
-                "a client got the answer that session {session} has expired, and in the log it has \
-                 ended {when}"
+                "a server said that session {session} has expired; in the log it ended {when}"
             );
             found.push(Violation { promise: P10, at: record.at, what });
         }
