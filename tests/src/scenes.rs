@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_client::{Client, ClientOptions, CreateMode, Version};
 
-use crate::builder::ServersBuilder;
+use crate::builder::{Kind, ServersBuilder};
 use crate::servers::{Servers, ServersError};
 use crate::wait::until_so;
 
@@ -93,10 +93,22 @@ impl Scene {
         connect(&self.servers).await
     }
 
+    /// Has a client read what was acknowledged to any client before.
+    pub async fn catch_up(&self, client: &Client) {
+        client.sync(self.root).await.expect("the servers serve");
+        let kind = self.processes().kind();
+        if kind == Kind::Apache {
+            // Its leader answers a sync of a client of its own as a read: before it has applied
+            // what a follower has applied and acknowledged. A write comes behind all of that.
+            let written = client.set_data(self.root, b"", Version::Any).await;
+            written.expect("the servers serve");
+        }
+    }
+
     /// The children of a znode in order, after everything that was committed before; none without
     /// the znode.
     pub async fn children(&self, client: &Client, path: &str) -> Vec<String> {
-        client.sync(path).await.expect("the servers serve");
+        self.catch_up(client).await;
         let mut names = client.children(path).await.map(|(names, _)| names).unwrap_or_default();
         names.sort();
         names

@@ -31,7 +31,7 @@ pub(crate) async fn a_lost_reply_and_a_lost_request_may_have_happened(scene: &Sc
         let lost = client.create(&path, b"", CreateMode::Persistent).await.unwrap_err();
         assert_eq!(lost.kind(), &ErrorKind::ConnectionLoss);
         assert!(lost.may_have_happened() && !lost.ends_session());
-        client.sync(&path).await.unwrap();
+        scene.catch_up(&client).await;
         assert_eq!(client.exists(&path).await.unwrap().is_some(), happens, "{fault:?}");
     }
 }

@@ -83,7 +83,7 @@ pub(crate) async fn bulk_replies_on_a_slow_link_keep_the_session(scene: &Scene) 
     let server = scene.servers.split(',').next().unwrap().to_owned();
     // The server at hand may be behind.
     let elsewhere = options().connect(&server).await.unwrap();
-    elsewhere.sync(&path).await.unwrap();
+    scene.catch_up(&elsewhere).await;
     let connections = Arc::new(AtomicUsize::new(0));
     let rates = Rates { down: Some(2_000_000), ..Rates::default() };
     let (address, link) = slow_link(server, rates, Arc::clone(&connections)).await;

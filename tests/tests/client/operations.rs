@@ -77,10 +77,10 @@ pub(crate) async fn identities_and_acls(scene: &Scene) {
     assert_eq!(acl[0].id.scheme.as_deref(), Some("digest"));
 
     let stranger = scene.client().await;
-    stranger.sync(&path).await.unwrap();
+    scene.catch_up(&stranger).await;
     assert_eq!(stranger.get(&path).await.unwrap_err().code(), Some(ErrorCode::NoAuth));
     assert_eq!(client.set_acl(&path, Acl::open(), Version::Exactly(0)).await.unwrap().aversion, 1);
-    stranger.sync(&path).await.unwrap();
+    scene.catch_up(&stranger).await;
     assert_eq!(stranger.get(&path).await.unwrap().0, b"".as_ref());
     let stale = client.set_acl(&path, mine, Version::Exactly(0)).await.unwrap_err();
     assert_eq!(stale.code(), Some(ErrorCode::BadVersion));

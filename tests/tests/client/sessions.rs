@@ -55,7 +55,7 @@ pub(crate) async fn a_session_is_lost_before_the_servers_end_it(scene: &Scene) {
     let client = options.connect(&proxy.connect_string()).await.unwrap();
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     let watcher = scene.client().await;
-    watcher.sync(&path).await.unwrap();
+    scene.catch_up(&watcher).await;
     let (stat, gone) = watcher.exists_watched(&path).await.unwrap();
     assert_eq!(stat.unwrap().ephemeral_owner, client.session().id);
     let gone = tokio::spawn(async move { (gone.changed().await.unwrap(), Instant::now()) });
@@ -90,7 +90,7 @@ pub(crate) async fn a_session_is_left_and_taken_up_again(scene: &Scene) {
     assert_eq!(stat.ephemeral_owner, session.id);
     resumed.close().await.unwrap();
     let watcher = scene.client().await;
-    watcher.sync(&path).await.unwrap();
+    scene.catch_up(&watcher).await;
     assert_eq!(watcher.exists(&path).await.unwrap(), None);
     let again = options().resume(session.clone()).connect(&scene.servers).await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::SessionExpired);
@@ -103,7 +103,7 @@ pub(crate) async fn a_session_is_left_and_taken_up_again(scene: &Scene) {
 pub(crate) async fn the_last_handle_closes_the_session(scene: &Scene) {
     let (client, watcher, path) = (scene.client().await, scene.client().await, scene.path());
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
-    watcher.sync(&path).await.unwrap();
+    scene.catch_up(&watcher).await;
     let (_, watch) = watcher.exists_watched(&path).await.unwrap();
     let other = client.clone();
     drop(client);
@@ -124,7 +124,7 @@ pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     // A majority has it; the server that is left is to have it as well.
     for server in scene.servers.split(',') {
         let elsewhere = options().connect(server).await.unwrap();
-        elsewhere.sync(&path).await.unwrap();
+        scene.catch_up(&elsewhere).await;
         elsewhere.close().await.unwrap();
     }
     let killed = scene.all_but_a_follower();

@@ -114,7 +114,7 @@ pub(crate) async fn a_chroot_is_the_whole_tree(scene: &Scene) {
     assert_eq!(client.ephemerals("/").await.unwrap(), [path.as_str()]);
     assert_eq!(client.children("/").await.unwrap().0, ["e-0000000000"]);
     assert_eq!(client.all_children_number("/").await.unwrap(), 1);
-    outside.sync(&root).await.unwrap();
+    scene.catch_up(&outside).await;
     assert!(outside.exists(&format!("{root}{path}")).await.unwrap().is_some());
 
     let inner = client.chrooted("/inner").unwrap();

@@ -26,7 +26,7 @@ pub(crate) async fn a_barrier_holds_all_up(scene: &Scene) {
     let data = one.get(&path).await.unwrap().0;
     assert!(std::str::from_utf8(&data).unwrap().parse::<IpAddr>().is_ok(), "as Curator's");
     let waiting = Barrier::new(&other, &path);
-    other.sync(&path).await.unwrap();
+    scene.catch_up(&other).await;
     assert!(!waiting.wait_timeout(SHORT).await.unwrap());
     let waiter = tokio::spawn(async move { waiting.wait().await });
     barrier.remove().await.unwrap();
@@ -126,13 +126,13 @@ pub(crate) async fn a_barrier_that_is_set_again_stays(scene: &Scene) {
         let barrier = Barrier::new(&connect(&proxy.connect_string()).await, &path);
         let again = Barrier::new(&other, &path);
         barrier.set().await.unwrap();
-        other.sync(&path).await.unwrap();
+        scene.catch_up(&other).await;
         proxy.strike(Fault::Reply, after);
         let removing = tokio::spawn(async move { barrier.remove().await });
         timeout(LONG, again.wait()).await.unwrap().unwrap();
         again.set().await.unwrap();
         timeout(LONG, removing).await.unwrap().unwrap().unwrap();
-        other.sync(&path).await.unwrap();
+        scene.catch_up(&other).await;
         assert!(other.exists(&path).await.unwrap().is_some(), "the new one is gone");
         if !proxy.calm() {
             assert!(after > 0, "nothing was lost");
@@ -203,7 +203,7 @@ pub(crate) async fn barriers_are_tried(scene: &Scene) {
     let path = scene.path();
     let (waits, tries) = (DoubleBarrier::new(&one, &path, 2), DoubleBarrier::new(&other, &path, 2));
     assert!(tries.try_enter().await.unwrap().is_none());
-    one.sync(&path).await.unwrap();
+    scene.catch_up(&one).await;
     assert!(one.exists(&path).await.unwrap().is_none(), "nothing was written");
     let entering = tokio::spawn({
         let waits = waits.clone();
@@ -270,7 +270,7 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
         let (mut entered, mut left) = (0, 0);
         while entered == 0 || left == 0 {
             let outcome = tries.try_enter().await.unwrap();
-            one.sync(&path).await.unwrap();
+            scene.catch_up(&one).await;
             let is_ready = one.exists(&ready).await.unwrap().is_some();
             assert_eq!(outcome.is_some(), is_ready, "one is notified, and the other is not");
             if let Some(outcome) = outcome {

@@ -27,7 +27,7 @@ pub(crate) async fn many_add_to_one_number(scene: &Scene) {
     while let Some(ended) = contenders.join_next().await {
         ended.unwrap();
     }
-    client.sync(&path).await.unwrap();
+    scene.catch_up(&client).await;
     let counter = Counter::new(&client, &path);
     assert_eq!(counter.get().await.unwrap(), 100);
     assert_eq!(client.get(&path).await.unwrap().0.as_ref(), 100i64.to_be_bytes());
@@ -53,7 +53,7 @@ pub(crate) async fn a_lost_reply_is_not_counted_twice(scene: &Scene) {
                 assert_eq!(counter.increment().await.unwrap(), sum);
             }
             assert!(counter.compare_and_set(3, 10).await.unwrap());
-            other.sync(&path).await.unwrap();
+            scene.catch_up(&other).await;
             let (data, stat) = other.get(&path).await.unwrap();
             assert_eq!((data.as_ref(), stat.version), (10i64.to_be_bytes().as_ref(), 3));
         })
@@ -66,7 +66,7 @@ pub(crate) async fn a_shared_count_is_watched_and_set(scene: &Scene) {
     assert_eq!(count.get().await.unwrap(), Versioned { value: 42, version: 0 });
     assert_eq!(one.get(&path).await.unwrap().0.as_ref(), [0, 0, 0, 42]);
     let same = SharedCount::new(&other, &path, 5);
-    other.sync(&path).await.unwrap();
+    scene.catch_up(&other).await;
     let (seen, watch) = same.get_watched().await.unwrap();
     assert_eq!(seen.value, 42, "the seed is for the first writer");
     count.set(-1).await.unwrap();
@@ -98,7 +98,7 @@ pub(crate) async fn a_cancelled_write_happens_once_or_not_at_all(scene: &Scene) 
     let left = async || {
         tries += 1;
         // Its server may be behind that of the writer.
-        other.sync(&path).await.unwrap();
+        scene.catch_up(&other).await;
         let now = watching.get().await.unwrap();
         assert!((before..=before + tries).contains(&now), "{now} after {tries} increments");
     };
@@ -122,14 +122,14 @@ pub(crate) async fn a_set_whose_reply_is_lost_undoes_nothing(scene: &Scene) {
         let set = Counter::new(&client, &path);
         // Its helper znode is there already.
         set.set(2).await.unwrap();
-        other.sync(&path).await.unwrap();
+        scene.catch_up(&other).await;
         let (_, _, changed) = other.get_watched(&path).await.unwrap();
         proxy.strike(Fault::Reply, after);
         let setting = tokio::spawn(async move { set.set(5).await });
         timeout(LONG, changed.changed()).await.unwrap().unwrap();
         assert_eq!(counter.increment().await.unwrap(), 6);
         timeout(LONG, setting).await.unwrap().unwrap().unwrap();
-        other.sync(&path).await.unwrap();
+        scene.catch_up(&other).await;
         assert_eq!(counter.get().await.unwrap(), 6, "what was added is undone");
         if !proxy.calm() {
             assert!(after > 0, "nothing was lost");

@@ -53,7 +53,7 @@ pub(crate) async fn contenders_hold_it_one_at_a_time(scene: &Scene) {
     while let Some(ended) = contenders.join_next().await {
         ended.unwrap();
     }
-    client.sync(&counter).await.unwrap();
+    scene.catch_up(&client).await;
     let (data, _) = client.get(&counter).await.unwrap();
     assert_eq!(data.as_ref(), (CONTENDERS * ROUNDS).to_string().as_bytes());
     scene.until_children(&client, &path, 0).await;
@@ -117,7 +117,7 @@ pub(crate) async fn a_try_does_not_wait(scene: &Scene) {
     let mutex = Mutex::new(&other, &path);
     let before = one.exists(&path).await.unwrap().unwrap();
     assert!(mutex.try_acquire().await.unwrap().is_none());
-    one.sync(&path).await.unwrap();
+    scene.catch_up(&one).await;
     let after = one.exists(&path).await.unwrap().unwrap();
     assert_eq!(before, after, "a try that fails writes nothing");
     assert!(held.release().await.unwrap());

@@ -102,7 +102,7 @@ pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
     let node = PersistentNode::start(&one, &format!("{path}/n-"), mode, b"").unwrap();
     let first = node.path().await.unwrap();
     assert!(first.starts_with(&format!("{path}/_c_")) && first.contains("-n-00"), "{first}");
-    other.sync(&first).await.unwrap();
+    scene.catch_up(&other).await;
     let before = other.exists(&first).await.unwrap().unwrap();
     other.delete(&first, Version::Any).await.unwrap();
     soon("it is back under its number", async || {
@@ -187,7 +187,7 @@ pub(crate) async fn a_cache_leaves_out_what_it_may_not_read(scene: &Scene) {
     writer.create_with_acl(&secret, b"", closed, mode).await.unwrap();
     writer.create(&format!("{secret}/below"), b"", mode).await.unwrap();
     let reader = scene.client().await;
-    reader.sync(&path).await.unwrap();
+    scene.catch_up(&reader).await;
     let cache = Cache::start(&reader, &path);
     timeout(LONG, cache.ready()).await.unwrap().unwrap();
     assert_eq!(cache.children(&path), ["a", "z"]);
@@ -205,7 +205,7 @@ pub(crate) async fn persistent_nodes_of_one_name_do_not_fight(scene: &Scene) {
     let second = PersistentNode::start(&other, &at, CreateMode::Persistent, b"2").unwrap();
     timeout(LONG, second.path()).await.unwrap().unwrap();
     sleep(SHORT).await;
-    other.sync(&at).await.unwrap();
+    scene.catch_up(&other).await;
     let (data, stat) = other.get(&at).await.unwrap();
     assert_eq!((data.as_ref(), stat.version), (b"2".as_ref(), 1), "it was taken over once");
     timeout(LONG, first.close()).await.unwrap().unwrap();
@@ -223,12 +223,12 @@ pub(crate) async fn persistent_nodes_of_one_name_do_not_fight(scene: &Scene) {
     assert!(ttl.to_string().contains("time to live"), "{ttl}");
     let third = PersistentNode::start(&other, &at, CreateMode::Ephemeral, b"3").unwrap();
     timeout(LONG, third.close()).await.unwrap().unwrap();
-    other.sync(&at).await.unwrap();
+    scene.catch_up(&other).await;
     let (data, stat) = other.get(&at).await.unwrap();
     assert_eq!((data.as_ref(), stat.version), (b"1".as_ref(), 0));
     scene.expire(&one).await;
     timeout(LONG, second.path()).await.unwrap().unwrap();
-    other.sync(&at).await.unwrap();
+    scene.catch_up(&other).await;
     let (data, stat) = other.get(&at).await.unwrap();
     assert_eq!((data.as_ref(), stat.ephemeral_owner), (b"2".as_ref(), other.session().id));
     timeout(LONG, second.close()).await.unwrap().unwrap();

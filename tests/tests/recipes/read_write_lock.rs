@@ -49,7 +49,7 @@ pub(crate) async fn readers_share_and_writers_do_not(scene: &Scene) {
     while let Some(ended) = contenders.join_next().await {
         ended.unwrap();
     }
-    client.sync(&counter).await.unwrap();
+    scene.catch_up(&client).await;
     assert_eq!(client.get(&counter).await.unwrap().0.as_ref(), b"16");
     scene.until_children(&client, &path, 0).await;
 }

@@ -121,7 +121,7 @@ pub(crate) async fn a_semaphore_mutex_has_one_holder(scene: &Scene) {
     while let Some(ended) = contenders.join_next().await {
         ended.unwrap();
     }
-    client.sync(&counter).await.unwrap();
+    scene.catch_up(&client).await;
     assert_eq!(client.get(&counter).await.unwrap().0.as_ref(), b"20");
 }
 

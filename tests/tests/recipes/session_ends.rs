@@ -65,7 +65,7 @@ pub(crate) async fn every_wait_ends_with_its_session(scene: &Scene) {
     latch.lead().await.unwrap();
     Barrier::new(&holder, &at("barrier")).set().await.unwrap();
 
-    waiter.sync(&path).await.unwrap();
+    scene.catch_up(&waiter).await;
     let waits: Vec<_> =
         waits(&waiter, &path).into_iter().map(|(name, wait)| (name, tokio::spawn(wait))).collect();
     let cache = Cache::start(&waiter, &path);

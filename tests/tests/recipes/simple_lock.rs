@@ -18,7 +18,7 @@ pub(crate) async fn a_simple_lock_is_one_znode(scene: &Scene) {
     let lock = SimpleLock::new(&one, &path).label("me");
     let held = lock.acquire().await.unwrap();
     assert_eq!(held.path(), path);
-    other.sync(&path).await.unwrap();
+    scene.catch_up(&other).await;
     let (data, stat) = other.get(&path).await.unwrap();
     assert!(data.ends_with(b" me"), "{data:?}");
     assert_eq!(stat.ephemeral_owner, one.session().id);
@@ -77,7 +77,7 @@ pub(crate) async fn a_simple_lock_released_again_spares_the_next_holder(scene: &
         assert!(proxy.calm(), "the reply was not lost");
         let after = timeout(LONG, waiter).await.unwrap().unwrap();
         assert!(after.token() > token);
-        next.sync(&path).await.unwrap();
+        scene.catch_up(&next).await;
         let owner = next.exists(&path).await.unwrap().map(|stat| stat.ephemeral_owner);
         assert_eq!(owner, Some(next.session().id), "the next holder's znode is gone");
         assert!(after.release().await.unwrap());
@@ -102,7 +102,7 @@ pub(crate) async fn a_cancelled_release_of_a_simple_lock_spares_the_next_holder(
             let after = timeout(LONG, waiter).await.unwrap().unwrap();
             // What the dropped release has left to do is done by then.
             sleep(SHORT).await;
-            next.sync(&path).await.unwrap();
+            scene.catch_up(&next).await;
             let owner = next.exists(&path).await.unwrap().map(|stat| stat.ephemeral_owner);
             assert_eq!(owner, Some(next.session().id), "{polls}: the next holder's znode is gone");
             assert!(after.release().await.unwrap());
@@ -125,6 +125,6 @@ pub(crate) async fn a_simple_lock_that_another_has_is_lost(scene: &Scene) {
     assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
     assert_eq!(timeout(LONG, held.lost()).await.unwrap(), Loss::Deleted);
     assert!(!held.release().await.unwrap(), "it was lost before");
-    other.sync(&path).await.unwrap();
+    scene.catch_up(&other).await;
     assert_eq!(other.get(&path).await.unwrap().0.as_ref(), b"other");
 }

@@ -59,7 +59,7 @@ pub(crate) async fn a_release_wakes_one_waiter(scene: &Scene) {
 pub(crate) async fn a_watcher_that_is_dropped_does_not_take_another_s_watch_away(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     one.create(&path, b"", CreateMode::Persistent).await.unwrap();
-    other.sync(&path).await.unwrap();
+    scene.catch_up(&other).await;
     let (_, _, stays) = other.get_watched(&path).await.unwrap();
     let (_, _, goes) = other.get_watched(&path).await.unwrap();
     let mode = AddWatchMode::Persistent;
