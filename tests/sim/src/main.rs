@@ -44,7 +44,7 @@ struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
     secs: Option<u64>,
     /// Kinds of faults instead of drawn ones, separated by commas
-    #[arg(long, value_delimiter = ',', value_parser = parse_kind)]
+    #[arg(long, value_delimiter = ',', value_parser = Kind::named)]
     kinds: Option<Vec<Kind>>,
     /// Faults of the plan that are left out, by their numbers
     #[arg(long, value_delimiter = ',')]
@@ -82,14 +82,6 @@ struct Arguments {
     /// A situation that did not come up is a failure
     #[arg(long)]
     all_situations: bool,
-}
-
-fn parse_kind(text: &str) -> Result<Kind, String> {
-    let found = Kind::ALL.iter().find(|kind| kind.name() == text);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }
 
 fn main() -> ExitCode {

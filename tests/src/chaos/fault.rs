@@ -5,25 +5,7 @@ use std::time::Duration;
 
 use crate::faults::netns::OUTSIDE;
 
-macro_rules! kinds {
-    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// A kind of fault.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Kind { $($(#[$meta])* $name,)* }
-
-        impl Kind {
-            /// All kinds.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// Its name in reports and on the command line.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
-}
-
-kinds! {
+zoolet_sim::fault_kinds! {
     /// `kill -9` of a server.
     Kill = "kill",
     /// `kill -9` of all servers at once.

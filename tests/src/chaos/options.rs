@@ -83,13 +83,8 @@ fn number(name: &str, value: &str) -> Result<u64, ChaosError> {
 }
 
 fn kinds(text: &str) -> Result<Vec<Kind>, ChaosError> {
-    let kind = |name: &str| {
-        let found = Kind::ALL.iter().find(|kind| kind.name() == name).copied();
-        found.ok_or_else(|| {
-            let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-            ChaosError::Arguments(format!("kinds: expected some of {}", names.join(",")))
-        })
-    };
+    let kind =
+        |name| Kind::named(name).map_err(|why| ChaosError::Arguments(format!("kinds: {why}")));
     text.split(',').map(kind).collect()
 }
 

@@ -59,7 +59,7 @@ impl Fault {
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not strike one server")]
-    fn whom_mut(&mut self) -> Option<&mut Whom> {
+    pub(super) fn whom_mut(&mut self) -> Option<&mut Whom> {
         match self {
             Self::Kill { server, .. }
             | Self::EndAt { server, .. }

@@ -2,7 +2,9 @@
 
 use super::Fault;
 
-macro_rules! kinds {
+/// Defines the kinds of faults of a world: `Name = "name",` for each.
+#[macro_export]
+macro_rules! fault_kinds {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
         /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,15 +14,28 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Its name in reports and in the ledger.
+            /// Its name in reports, in the ledger and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
+            }
+
+            /// The kind with a name.
+            ///
+            /// # Errors
+            ///
+            /// There is none: the names that there are.
+            pub fn named(name: &str) -> Result<Self, String> {
+                let found = Self::ALL.iter().copied().find(|kind| kind.name() == name);
+                found.ok_or_else(|| {
+                    let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
+                    format!("expected one of {}", names.join(", "))
+                })
             }
         }
     };
 }
 
-kinds! {
+fault_kinds! {
     /// Programs of servers are killed.
     Kill = "kill",
     /// Programs or machines of servers end in the midst of a write or of an answer.

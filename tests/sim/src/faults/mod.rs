@@ -232,21 +232,13 @@ impl Fault {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not strike one server")]
     fn whom(&self) -> Option<Whom> {
         match self {
-            Self::Kill { server, .. }
-            | Self::EndAt { server, .. }
-            | Self::Restart { server }
-            | Self::Stop { server }
-            | Self::SlowDisk { server, .. }
-            | Self::SlowCpu { server, .. }
-            | Self::Stall { server }
-            | Self::BitRot { server, .. } => Some(*server),
             Self::Full { server }
             | Self::DiskError { server, .. }
             | Self::DiskLoss { server }
             | Self::ClockRate { server, .. }
             | Self::ClockJump { server, .. }
             | Self::Level { server, .. } => Some(Whom::Server(*server)),
-            _ => None,
+            _ => self.clone().whom_mut().copied(),
         }
     }
 }
