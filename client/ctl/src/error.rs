@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use zoolet_client::{Error, ErrorCode, ErrorKind};
 
@@ -26,7 +27,7 @@ pub(crate) enum Exit {
     InvalidInput,
     /// The server does not support the operation.
     Unsupported,
-    /// The user interrupted it.
+    /// A question was not answered with yes.
     Interrupted,
     /// A local file or stream could not be read or written.
     Io,
@@ -44,7 +45,7 @@ pub(crate) enum Exit {
     Usage,
     /// The reader of the output is gone, as after SIGPIPE.
     BrokenPipe,
-    /// The exit code of a command that was run.
+    /// The exit code of a command that was run, or 128 and the number of a signal.
     Of(u8),
 }
 
@@ -89,17 +90,41 @@ pub(crate) struct CtlError {
     pub(crate) code: Option<ErrorCode>,
     /// Whether the request was not answered, or not carried out for now.
     pub(crate) is_transient: bool,
+    /// Whether the request was not even sent.
+    pub(crate) is_unsent: bool,
 }
 
 impl CtlError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), String::new());
-        Self { exit, message, details, hint: None, code: None, is_transient: false }
+        let (hint, code) = (None, None);
+        Self { exit, message, details, hint, code, is_transient: false, is_unsent: false }
+    }
+
+    /// Work that a signal has ended.
+    pub(crate) fn interrupted(signal: Signal) -> Self {
+        let name = match signal {
+            Signal::INT => "SIGINT",
+            Signal::TERM => "SIGTERM",
+            _ => "a signal",
+        };
+        Self { message: format!("interrupted by {name}"), ..Self::ended_by(signal) }
+    }
+
+    /// The same without a word: what goes on until a signal comes has not failed.
+    pub(crate) fn ended_by(signal: Signal) -> Self {
+        let number = u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX);
+        Self::new(Exit::Of(number), "")
     }
 
     /// A request that was not answered in time.
     pub(crate) fn unanswered(message: impl Into<String>) -> Self {
         Self { is_transient: true, ..Self::new(Exit::Connection, message) }
+    }
+
+    /// Whether a signal has ended the work.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        matches!(self.exit, Exit::Of(_))
     }
 
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
@@ -115,7 +140,8 @@ impl CtlError {
             None => failure(error),
         };
         let (details, is_transient) = (String::new(), error.is_transient());
-        Self { exit, message, details, hint, code: error.code(), is_transient }
+        let code = error.code();
+        Self { exit, message, details, hint, code, is_transient, is_unsent: false }
     }
 
     /// A failed call that concerned the path that it names, if any.

@@ -237,7 +237,7 @@ pub(crate) async fn a_watch_reports_the_next_change(scene: &Scene) {
     .await;
     let out = output.join().unwrap();
     signal(&all, "INT");
-    assert_eq!(ended(all).code, Some(5));
+    assert_eq!(ended(all).code, Some(130));
     drop(out);
     let output = ended(stat).well();
     let event: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
