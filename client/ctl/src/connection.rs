@@ -81,11 +81,15 @@ impl Connection {
         answer.map_err(|error| (error.part(), CtlError::of_call(&error)))
     }
 
-    /// Waits for an answer, for a shorter time once a signal has come; behind a signal nothing is sent.
+    /// Fails if a signal has come. Work on many znodes calls it before each request: a call is sent when
+    /// it is made.
+    pub(crate) fn go_on(&self) -> Result<(), CtlError> {
+        let interrupted = self.interrupt.has_come();
+        interrupted.map_or(Ok(()), Err)
+    }
+
+    /// Waits for an answer, for a shorter time once a signal has come.
     async fn answer<T>(&self, path: &str, request: impl Future<Output = T>) -> Result<T, CtlError> {
-        if let Some(error) = self.interrupt.has_come() {
-            return Err(CtlError { is_unsent: true, ..error });
-        }
         let mut answer = pin!(timeout(self.limit, request));
         let interrupted = tokio::select! {
             biased;

@@ -90,15 +90,12 @@ pub(crate) struct CtlError {
     pub(crate) code: Option<ErrorCode>,
     /// Whether the request was not answered, or not carried out for now.
     pub(crate) is_transient: bool,
-    /// Whether the request was not even sent.
-    pub(crate) is_unsent: bool,
 }
 
 impl CtlError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), String::new());
-        let (hint, code) = (None, None);
-        Self { exit, message, details, hint, code, is_transient: false, is_unsent: false }
+        Self { exit, message, details, hint: None, code: None, is_transient: false }
     }
 
     /// Work that a signal has ended.
@@ -140,8 +137,7 @@ impl CtlError {
             None => failure(error),
         };
         let (details, is_transient) = (String::new(), error.is_transient());
-        let code = error.code();
-        Self { exit, message, details, hint, code, is_transient, is_unsent: false }
+        Self { exit, message, details, hint, code: error.code(), is_transient }
     }
 
     /// A failed call that concerned the path that it names, if any.
@@ -184,6 +180,10 @@ impl From<io::Error> for CtlError {
     }
 }
 
+/// What is said where the root of the tree does not exist.
+pub(crate) const NO_ROOT: &str =
+    "the path behind the servers in the connect string is the root here, and does not exist";
+
 type Explained = (Exit, String, Option<&'static str>);
 
 /// What clap says of a command line: the first line, and what comes behind it.
@@ -197,7 +197,10 @@ pub(crate) fn usage(text: &str) -> CtlError {
 /// Returns what a server's refusal means at this path.
 fn refusal(code: ErrorCode, path: &str) -> Explained {
     let (exit, what, hint) = match code {
-        ErrorCode::NoNode => (Exit::Failed, "znode does not exist", None),
+        ErrorCode::NoNode => {
+            let hint = (path == "/").then_some(NO_ROOT);
+            (Exit::Failed, "znode does not exist", hint)
+        }
         ErrorCode::NodeExists => (Exit::Failed, "znode exists already", None),
         ErrorCode::NotEmpty => {
             let hint = "`deleteall` deletes a znode with everything below it";
@@ -258,7 +261,8 @@ fn failure(error: &Error) -> Explained {
     let exit = match error.kind() {
         // The connect string or a path is wrong. Otherwise a server has sent what makes no sense.
         ErrorKind::Protocol(_) if !error.may_have_happened() => Exit::InvalidInput,
-        ErrorKind::Protocol(_) => Exit::Failed,
+        ErrorKind::Protocol(_) | ErrorKind::ReplyTooLong { .. } => Exit::Failed,
+        ErrorKind::RequestTooLong { .. } => Exit::InvalidInput,
         ErrorKind::LockLost => Exit::Lost,
         _ => Exit::Connection,
     };

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while a command works: it ends at its next request, and says how far it has come.
+//! SIGINT and SIGTERM while a command works: it makes no more requests, and says how far it has come.
 
 use std::future::pending;
 use std::process;

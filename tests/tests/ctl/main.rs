@@ -63,6 +63,7 @@ suites! {
         commands::a_watch_reports_the_next_change,
         commands::a_recursive_list_watches_what_it_lists,
         commands::failures_have_codes_and_say_what_is_wrong,
+        commands::numbers_have_limits,
         commands::names_do_nothing_to_a_terminal,
         commands::a_reader_that_leaves_ends_it_quietly,
         shell::a_script_is_carried_out_line_by_line,

@@ -63,6 +63,7 @@ async fn set_all(
         let found = walk.next(connection).await;
         let Some(found) = found.map_err(|error| stopped(error, *count))? else { break };
         progress.set_message(format!("{count} ACLs written"));
+        connection.go_on().map_err(|error| stopped(error, *count))?;
         let write = connection.client.set_acl(&found.path, acl.to_vec(), arguments.version);
         let stat = match connection.ask(&found.path, write).await {
             Ok(stat) => stat,

@@ -18,7 +18,7 @@ use super::ended;
 use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
 use crate::context::Context;
-use crate::error::{CtlError, Exit};
+use crate::error::{CtlError, Exit, NO_ROOT};
 use crate::format::{base64_bytes, name_text, stat_json, stat_text};
 use crate::path;
 use crate::progress::Progress;
@@ -39,7 +39,8 @@ pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), 
     };
     let (path, stat) = created.map_err(|error| match error.code {
         Some(ErrorCode::NoNode) => {
-            CtlError { message: format!("{path}: its parent does not exist"), ..error }
+            let hint = (path.rfind('/') == Some(0)).then_some(NO_ROOT);
+            CtlError { message: format!("{path}: its parent does not exist"), hint, ..error }
         }
         Some(ErrorCode::Unimplemented) if arguments.ttl_ms.is_some() => error.hint(
             "times to live are off by default: `znodes.ttl_enabled` in cluster.toml, \
@@ -141,6 +142,7 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
     let all: usize = levels.iter().map(Vec::len).sum();
     let progress = Progress::steps("deleting", all);
     let delete = async |path: &String| {
+        connection.go_on()?;
         let deleted = match connection.ask(path, connection.client.delete(path, Version::Any)).await
         {
             Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(0),
@@ -150,7 +152,7 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
         deleted
     };
     let at_a_time = arguments.batch.unwrap_or(REQUESTS_MAX);
-    let (mut deleted, mut run) = (0, Ok(()));
+    let (mut deleted, mut unanswered, mut run) = (0, 0, Ok(()));
     for level in levels.iter().rev() {
         let has_failed = Cell::new(false);
         // Those that are under way behind a failure are counted, and no more are sent.
@@ -161,6 +163,7 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
                 Ok(one) => deleted += one,
                 Err(error) => {
                     has_failed.set(true);
+                    unanswered += usize::from(error.is_transient);
                     run = run.and(Err(error));
                 }
             }
@@ -171,7 +174,12 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
     }
     drop(progress);
     let run = run.map_err(|error| {
-        let message = format!("{}; {deleted} of {all} znodes were deleted before", error.message);
+        let more = match unanswered {
+            0 => String::new(),
+            more => format!(", and {more} more may have been"),
+        };
+        let message =
+            format!("{}; {deleted} of {all} znodes were deleted before{more}", error.message);
         CtlError { message, ..error }
     });
     ended(run, deleted, context.output, String::new, |complete| json(deleted, complete))

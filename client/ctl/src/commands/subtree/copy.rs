@@ -169,6 +169,7 @@ impl<'a> Copier<'a> {
     /// Reads a znode, and writes the batch if that makes it full.
     async fn add(&mut self, path: &str) -> Result<(), CtlError> {
         let connection = &self.source.connection;
+        connection.go_on()?;
         let read = connection.ask(path, connection.client.get(path)).await;
         let (data, stat) = match read {
             Ok(read) => read,
@@ -225,9 +226,9 @@ impl<'a> Copier<'a> {
                 }
             };
         }
+        connection.go_on()?;
         if let Err((part, error)) = connection.ask_part(&self.to, transaction.commit()).await {
-            let may_have_happened = error.code.is_none() && !error.is_unsent;
-            self.unanswered = if may_have_happened { batch.len() } else { 0 };
+            self.unanswered = if error.code.is_none() { batch.len() } else { 0 };
             return Err(self.failed(part.and_then(|at| batch.get(at)), error));
         }
         self.copied.extend(batch.iter().map(|part| part.copied.clone()));

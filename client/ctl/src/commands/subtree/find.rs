@@ -70,6 +70,7 @@ async fn data_fits(arguments: &Find, found: &Visited, context: &Context) -> Resu
     if usize::try_from(found.stat.data_length).is_ok_and(|length| length < text.len()) {
         return Ok(false);
     }
+    context.connection.go_on()?;
     let get = context.connection.client.get(&found.path);
     match context.connection.ask(&found.path, get).await {
         Ok((data, _)) => Ok(contains(&data, text.as_bytes())),

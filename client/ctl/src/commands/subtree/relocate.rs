@@ -36,6 +36,9 @@ pub(crate) async fn relocate(arguments: &Mv, context: &Context) -> Result<(), Ct
     if from == "/" || is_system(from, "/", context.options.connect_string()) {
         return refused(format!("{from} cannot be moved"));
     }
+    if to == from {
+        return refused(format!("{from} is there already"));
+    }
     if is_within(&to, from) {
         return refused(format!("{to} is {from} or below it"));
     }
@@ -163,9 +166,9 @@ async fn by_transaction(
     }
     let paths = znodes.iter().map(|it| &it.target).chain(znodes.iter().rev().map(|it| &it.path));
     let paths: Vec<&String> = paths.collect();
+    connection.go_on().map_err(unmoved)?;
     match connection.ask_part(to, transaction.commit()).await {
         Ok(_) => Ok(()),
-        Err((_, error)) if error.is_unsent => Err(unmoved(error)),
         Err((part, error)) => {
             let path = part.and_then(|part| paths.get(part)).map_or(to, |path| path.as_str());
             Err(failed(path, to, error))
@@ -212,10 +215,11 @@ async fn by_steps(
     copying?;
     let connection = &context.connection;
     for Copied { path, version } in copier.copied.iter().rev() {
+        connection.go_on().map_err(|error| half_way(&error, *moved, arguments, to))?;
         let delete = connection.client.delete(path, Version::Exactly(*version));
         connection.ask(path, delete).await.map_err(|error| {
             if error.is_interrupt() {
-                return half_way(&error, *moved, to);
+                return half_way(&error, *moved, arguments, to);
             }
             let why = match error.code {
                 Some(ErrorCode::NotEmpty | ErrorCode::BadVersion) => {
@@ -232,11 +236,11 @@ async fn by_steps(
 }
 
 /// Says which part is at which path when a signal has come among the deletes.
-fn half_way(interrupted: &CtlError, moved: Moved, to: &str) -> CtlError {
+fn half_way(interrupted: &CtlError, moved: Moved, arguments: &Mv, to: &str) -> CtlError {
     let Moved { znodes, copied } = moved;
     let message = format!(
-        "{}; all {copied} znodes were copied to {to}, and the last {znodes} of them are deleted here",
-        interrupted.message
+        "{}; all {copied} znodes are at {to}, and {znodes} of them are deleted at {}",
+        interrupted.message, arguments.source
     );
     CtlError::new(interrupted.exit, message).hint("`deleteall` deletes the rest of the original")
 }
