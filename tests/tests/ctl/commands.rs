@@ -27,7 +27,10 @@ pub(crate) async fn znodes_come_and_go(scene: &Scene) {
     assert_eq!(scene.ctl(&["stat", &path]).well().lines().count(), 11);
     assert_eq!(scene.json(&["set", &path, ""])["stat"]["version"], 2);
     assert_eq!(scene.ctl(&["get", &path]).well(), "\n");
-    assert_eq!(scene.json(&["delete", &path]), json!({ "path": path, "deleted": 1 }));
+    assert_eq!(
+        scene.json(&["delete", &path]),
+        json!({ "path": path, "deleted": 1, "complete": true })
+    );
     scene.ctl(&["get", &path]).badly(1, "does not exist");
 }
 
@@ -172,7 +175,7 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let output: Vec<Value> =
         output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&output[1]["path"], &output[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
-    assert_eq!(output[2], json!({ "path": path, "znodes": 2 }));
+    assert_eq!(output[2], json!({ "path": path, "znodes": 2, "complete": true }));
     let all = ["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"];
     assert_eq!(scene.ctl_as(user, &all).well(), "2 znodes\n");
     assert_eq!(
