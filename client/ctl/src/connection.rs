@@ -96,13 +96,11 @@ impl Connection {
             answer = &mut answer => return answer.map_err(|_| unanswered(path, self.limit)),
             interrupted = self.interrupt.comes() => interrupted,
         };
-        match timeout(ANSWER_MAX, answer).await {
-            Ok(answer) => answer.map_err(|_| unanswered(path, self.limit)),
-            Err(_) => {
-                let why = format!("{}, and {path} was not answered yet", interrupted.message);
-                Err(CtlError { message: why, is_transient: true, ..interrupted })
-            }
+        if let Ok(answer) = timeout(ANSWER_MAX, answer).await {
+            return answer.map_err(|_| unanswered(path, self.limit));
         }
+        let message = format!("{}, and {path} was not answered yet", interrupted.message);
+        Err(CtlError { message, is_transient: true, ..interrupted })
     }
 
     /// Ends the session. One that cannot be ended in time is left to expire.

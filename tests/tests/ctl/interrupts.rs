@@ -15,10 +15,13 @@ use crate::harness::{CtlScene, Said, code_of, command, ended, signal, start};
 /// other.
 const ZNODES: usize = 3000;
 
+/// The same of a move, which reads each of them several times before it deletes the first.
+const MOVED: usize = 1000;
+
 /// A znode with this many below it.
-async fn wide(scene: &Scene, client: &Client) -> String {
+async fn wide(scene: &Scene, client: &Client, znodes: usize) -> String {
     let top = scene.znode().await;
-    for batch in (0..ZNODES).collect::<Vec<_>>().chunks(500) {
+    for batch in (0..znodes).collect::<Vec<_>>().chunks(500) {
         let mut transaction = client.transaction();
         for number in batch {
             let open = zoolet_client::Acl::open();
@@ -49,7 +52,7 @@ fn interrupted(said: &Said, name: &str) -> (Value, String) {
 /// The count was not given, and a transaction that was under way was done or not.
 pub(crate) async fn an_interrupted_copy_counts_what_it_has_written(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, ZNODES).await;
     for (at, name) in ["INT", "TERM"].into_iter().enumerate() {
         let copy = format!("{top}-copy{at}");
         let copying = scene.begin(&["--json", "cp", "-r", &top, &copy]);
@@ -79,7 +82,7 @@ pub(crate) async fn an_interrupted_copy_counts_what_it_has_written(scene: &Scene
 
 pub(crate) async fn an_interrupted_delete_counts_what_it_has_deleted(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, ZNODES).await;
     let deleting = scene.begin(&["--json", "deleteall", "-b", "1", &top]);
     soon("some deletes", async || count(&client, &top).await < ZNODES).await;
     signal(&deleting, "INT");
@@ -99,13 +102,13 @@ pub(crate) async fn an_interrupted_delete_counts_what_it_has_deleted(scene: &Sce
 
 pub(crate) async fn an_interrupted_move_says_what_is_where(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, MOVED).await;
     // Too much for one transaction.
     for number in 0..2 {
         let data = vec![b'x'; 500_000];
         client.create(&format!("{top}/{number}"), &data, CreateMode::Persistent).await.unwrap();
     }
-    let all = ZNODES + 2;
+    let all = MOVED + 2;
     let to = format!("{top}-moved");
     let moving = scene.begin(&["--json", "mv", "--by-steps", &top, &to]);
     soon("some copies", async || count(&client, &to).await >= 100).await;
@@ -146,7 +149,7 @@ fn after_lines(out: ChildStdout, lines: usize) -> impl FnOnce() -> usize {
 
 pub(crate) async fn an_interrupted_search_says_how_far_it_came(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, ZNODES).await;
     let mut finding = scene.begin(&["find", &top, "--contains", "", "--name", "0*"]);
     let rest = after_lines(finding.stdout.take().unwrap(), 100);
     signal(&finding, "INT");
@@ -177,7 +180,7 @@ pub(crate) async fn an_interrupted_search_says_how_far_it_came(scene: &Scene) {
 
 pub(crate) async fn an_interrupted_script_ends_with_its_line(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, ZNODES).await;
     let copy = format!("{top}-copy");
     let mut script = start(scene.command(&[]).stdin(Stdio::piped()));
     let lines = format!("cp -r {top} {copy}\ncreate {top}/behind\n");
@@ -207,7 +210,7 @@ pub(crate) async fn an_interrupted_script_ends_with_its_line(scene: &Scene) {
 /// A transaction that the servers do not answer within a second may have been carried out.
 pub(crate) async fn a_write_that_is_not_answered_is_named(scene: &Scene) {
     let client = scene.client().await;
-    let top = wide(scene, &client).await;
+    let top = wide(scene, &client, ZNODES).await;
     let copy = format!("{top}-copy");
     let proxy = Proxy::start(&scene.servers).await.unwrap();
     let mut words = command(&proxy.connect_string(), &["--json", "cp", "-r", &top, &copy]);
