@@ -10,6 +10,7 @@ use zoolet_survey::reader::{ReadError, Reader};
 
 use crate::args::Options;
 use crate::error::{CtlError, Exit};
+use crate::interrupt::{ANSWER_MAX, CLOSE_MAX, Interrupt};
 use crate::output::note;
 use crate::status::{self, Reasons};
 
@@ -17,11 +18,12 @@ use crate::status::{self, Reasons};
 /// seconds pass until a person sees them.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// A connected client and how long it may take to answer.
+/// A connected client, how long it may take to answer, and what ends the command that uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) limit: Duration,
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Connection {
@@ -42,7 +44,7 @@ impl Connection {
         }
         let looking = status::explain(servers, &options.tls, tls.as_ref());
         let client = connected(client.connect(servers), looking, servers, options).await?;
-        let connection = Self { client, limit: options.timeout };
+        let connection = Self { client, limit: options.timeout, interrupt: Interrupt::never() };
         for identity in &options.auth {
             let (scheme, id) = identity.0.split_once(':').expect("it was checked as it was read");
             connection.add_auth(scheme, id).await?;
@@ -61,10 +63,7 @@ impl Connection {
         path: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, CtlError> {
-        match timeout(self.limit, request).await {
-            Ok(answer) => answer.map_err(|error| CtlError::of(&error, path)),
-            Err(_) => Err(unanswered(path, self.limit)),
-        }
+        self.answer(path, request).await?.map_err(|error| CtlError::of(&error, path))
     }
 
     /// Returns what reads for a survey of the ensemble, each answer in time as well.
@@ -78,16 +77,37 @@ impl Connection {
         path: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, (Option<usize>, CtlError)> {
-        match timeout(self.limit, request).await {
-            Ok(answer) => answer.map_err(|error| (error.part(), CtlError::of_call(&error))),
-            Err(_) => Err((None, unanswered(path, self.limit))),
+        let answer = self.answer(path, request).await.map_err(|error| (None, error))?;
+        answer.map_err(|error| (error.part(), CtlError::of_call(&error)))
+    }
+
+    /// Fails if a signal has come. Work on many znodes calls it before each request: a call is sent when
+    /// it is made.
+    pub(crate) fn go_on(&self) -> Result<(), CtlError> {
+        let interrupted = self.interrupt.has_come();
+        interrupted.map_or(Ok(()), Err)
+    }
+
+    /// Waits for an answer, for a shorter time once a signal has come.
+    async fn answer<T>(&self, path: &str, request: impl Future<Output = T>) -> Result<T, CtlError> {
+        let mut answer = pin!(timeout(self.limit, request));
+        let interrupted = tokio::select! {
+            biased;
+            answer = &mut answer => return answer.map_err(|_| unanswered(path, self.limit)),
+            interrupted = self.interrupt.comes() => interrupted,
+        };
+        if let Ok(answer) = timeout(ANSWER_MAX, answer).await {
+            return answer.map_err(|_| unanswered(path, self.limit));
         }
+        let message = format!("{}, and {path} was not answered yet", interrupted.message);
+        Err(CtlError { message, is_transient: true, ..interrupted })
     }
 
     /// Ends the session. One that cannot be ended in time is left to expire.
     pub(crate) async fn close(self) {
+        let limit = self.interrupt.has_come().map_or(self.limit, |_| CLOSE_MAX.min(self.limit));
         // The work is done by now, and an unused session goes by itself.
-        let _ = timeout(self.limit, self.client.close()).await;
+        let _ = timeout(limit, self.client.close()).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use zoolet_client::{Error, ErrorCode, ErrorKind};
 
@@ -26,7 +27,7 @@ pub(crate) enum Exit {
     InvalidInput,
     /// The server does not support the operation.
     Unsupported,
-    /// The user interrupted it.
+    /// A question was not answered with yes.
     Interrupted,
     /// A local file or stream could not be read or written.
     Io,
@@ -44,7 +45,7 @@ pub(crate) enum Exit {
     Usage,
     /// The reader of the output is gone, as after SIGPIPE.
     BrokenPipe,
-    /// The exit code of a command that was run.
+    /// The exit code of a command that was run, or 128 and the number of a signal.
     Of(u8),
 }
 
@@ -97,9 +98,30 @@ impl CtlError {
         Self { exit, message, details, hint: None, code: None, is_transient: false }
     }
 
+    /// Work that a signal has ended.
+    pub(crate) fn interrupted(signal: Signal) -> Self {
+        let name = match signal {
+            Signal::INT => "SIGINT",
+            Signal::TERM => "SIGTERM",
+            _ => "a signal",
+        };
+        Self { message: format!("interrupted by {name}"), ..Self::ended_by(signal) }
+    }
+
+    /// The same without a word: what goes on until a signal comes has not failed.
+    pub(crate) fn ended_by(signal: Signal) -> Self {
+        let number = u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX);
+        Self::new(Exit::Of(number), "")
+    }
+
     /// A request that was not answered in time.
     pub(crate) fn unanswered(message: impl Into<String>) -> Self {
         Self { is_transient: true, ..Self::new(Exit::Connection, message) }
+    }
+
+    /// Whether a signal has ended the work.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        matches!(self.exit, Exit::Of(_))
     }
 
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
@@ -158,6 +180,10 @@ impl From<io::Error> for CtlError {
     }
 }
 
+/// What is said where the root of the tree does not exist.
+pub(crate) const NO_ROOT: &str =
+    "the path behind the servers in the connect string is the root here, and does not exist";
+
 type Explained = (Exit, String, Option<&'static str>);
 
 /// What clap says of a command line: the first line, and what comes behind it.
@@ -171,7 +197,10 @@ pub(crate) fn usage(text: &str) -> CtlError {
 /// Returns what a server's refusal means at this path.
 fn refusal(code: ErrorCode, path: &str) -> Explained {
     let (exit, what, hint) = match code {
-        ErrorCode::NoNode => (Exit::Failed, "znode does not exist", None),
+        ErrorCode::NoNode => {
+            let hint = (path == "/").then_some(NO_ROOT);
+            (Exit::Failed, "znode does not exist", hint)
+        }
         ErrorCode::NodeExists => (Exit::Failed, "znode exists already", None),
         ErrorCode::NotEmpty => {
             let hint = "`deleteall` deletes a znode with everything below it";
@@ -232,7 +261,8 @@ fn failure(error: &Error) -> Explained {
     let exit = match error.kind() {
         // The connect string or a path is wrong. Otherwise a server has sent what makes no sense.
         ErrorKind::Protocol(_) if !error.may_have_happened() => Exit::InvalidInput,
-        ErrorKind::Protocol(_) => Exit::Failed,
+        ErrorKind::Protocol(_) | ErrorKind::ReplyTooLong { .. } => Exit::Failed,
+        ErrorKind::RequestTooLong { .. } => Exit::InvalidInput,
         ErrorKind::LockLost => Exit::Lost,
         _ => Exit::Connection,
     };

@@ -12,6 +12,7 @@ mod format;
 mod history;
 mod hold;
 mod http;
+mod interrupt;
 mod locks;
 mod options;
 mod output;
@@ -35,6 +36,7 @@ use commands::{Watch, Watches, event_json, event_text};
 use connection::Connection;
 use context::Context;
 use error::{CtlError, Exit};
+use interrupt::Interrupt;
 use output::Output;
 
 fn main() -> ExitCode {
@@ -133,16 +135,14 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
     }
 }
 
-/// Opens a session for one piece of work, which Ctrl-C interrupts.
+/// Opens a session for one piece of work, which ends soon after SIGINT and SIGTERM.
 async fn one_shot(
     options: &Options,
     work: impl AsyncFnOnce(&Context) -> Result<(), CtlError>,
 ) -> Result<(), CtlError> {
-    let context = context(options).await?;
-    let result = tokio::select! {
-        result = work(&context) => result,
-        _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
-    };
+    let mut context = context(options).await?;
+    context.connection.interrupt = Interrupt::receive(options.json)?;
+    let result = work(&context).await;
     context.connection.close().await;
     result
 }
@@ -163,7 +163,14 @@ async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlErr
     let is_persistent = left.iter().any(Watch::is_persistent);
     let mut watches = Watches::default();
     watches.extend(left);
-    while let Some(event) = watches.next().await {
+    loop {
+        let event = tokio::select! {
+            event = watches.next() => event,
+            error = context.connection.interrupt.comes() => {
+                return Err(CtlError { message: String::new(), ..error });
+            }
+        };
+        let Some(event) = event else { break };
         context.output.result(|| event_text(&event), || event_json(&event))?;
         if !is_persistent {
             return Ok(());

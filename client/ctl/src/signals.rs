@@ -44,12 +44,12 @@ impl Signals {
     }
 
     /// The next one that asks this program to end.
-    pub(crate) async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) -> Signal {
         loop {
             match self.next().await {
                 Signal::TSTP => stop_process(),
                 Signal::USR1 | Signal::USR2 => {}
-                _ => return,
+                signal => return signal,
             }
         }
     }

@@ -6,6 +6,7 @@ use std::future::pending;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,19 +43,20 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
     };
     let settings = Settings {
         recipes,
-        contenders: arguments.clients,
-        locks: arguments.locks,
+        contenders: arguments.clients.get(),
+        locks: arguments.locks.get(),
         duration: arguments.secs,
         session_timeout: arguments.session,
         ..Settings::new(options.connect_string(), seed)
     };
     let output = Output { json: options.json };
     output.note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
+    let received = OnceLock::new();
     // However this ends, no server may stay paused. Until the run has begun there
     // is none that could, and a signal ends the program by itself.
     let stop = async {
         match Signals::receive() {
-            Ok(mut signals) => signals.end().await,
+            Ok(mut signals) => _ = received.set(signals.end().await),
             Err(_) => pending().await,
         }
     };
@@ -62,7 +64,7 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         report = zoolet_torture::run_until(&settings, servers, stop) => report,
         never = show_progress(arguments.secs) => match never {},
     };
-    let report = report.map_err(|error| failed(&error))?;
+    let report = report.map_err(|error| failed(&error, received.get()))?;
     if let Some(file) = &arguments.report {
         write(file, &format!("{:#}\n", report.json()))?;
     }
@@ -93,9 +95,9 @@ async fn show_progress(faults: Duration) -> Infallible {
     pending().await
 }
 
-fn failed(error: &TortureError) -> CtlError {
+fn failed(error: &TortureError, received: Option<&Signal>) -> CtlError {
     match error {
-        TortureError::Stopped => CtlError::new(Exit::Interrupted, ""),
+        TortureError::Stopped => CtlError::ended_by(received.copied().unwrap_or(Signal::TERM)),
         TortureError::Client(error) => CtlError::of_call(error),
         TortureError::Io(_) => CtlError::new(Exit::Io, error.to_string()),
         TortureError::Chroot(_) | TortureError::Nothing => {

@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: &WatchRun, context: &Context) -> Result<(), C
 async fn idle(watcher: &mut PersistentWatcher, signals: &mut Signals) -> Result<Cause, CtlError> {
     tokio::select! {
         event = watcher.changed() => event.map(Cause::from).map_err(|_| lost()),
-        () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
+        signal = signals.end() => Err(CtlError::ended_by(signal)),
     }
 }
 
@@ -130,12 +130,12 @@ impl Running {
         watcher: &mut PersistentWatcher,
         signals: &mut Signals,
     ) -> Result<Ended, CtlError> {
-        let (mut next, mut is_lost, mut is_interrupted) = (None, false, false);
+        let (mut next, mut is_lost, mut interrupted) = (None, false, None);
         loop {
             tokio::select! {
                 status = self.child.wait() => {
-                    if is_interrupted {
-                        return Err(CtlError::new(Exit::Interrupted, ""));
+                    if let Some(signal) = interrupted {
+                        return Err(CtlError::ended_by(signal));
                     }
                     let status = status?;
                     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -151,7 +151,7 @@ impl Running {
                     match signal {
                         Signal::TSTP => stop_process(),
                         Signal::USR1 | Signal::USR2 => {}
-                        _ => is_interrupted = true,
+                        _ => interrupted = Some(signal),
                     }
                     if signal == Signal::TSTP {
                         self.send(Signal::CONT);

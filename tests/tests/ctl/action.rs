@@ -141,7 +141,7 @@ pub(crate) async fn a_command_runs_at_each_change(scene: &Scene) {
         assert!(line.starts_with(&format!("NodeDataChanged {path} 0x")), "{line}");
     }
     signal(&child, "INT");
-    assert_eq!(ended(child).code, Some(5));
+    assert_eq!(ended(child).code, Some(130));
 }
 
 pub(crate) async fn changes_during_a_run_cause_one_more(scene: &Scene) {
@@ -163,7 +163,7 @@ pub(crate) async fn changes_during_a_run_cause_one_more(scene: &Scene) {
     client.delete(&format!("{path}/a"), Version::Any).await.unwrap();
     assert_eq!(lines.next().unwrap(), format!("NodeDeleted {path}/a"));
     signal(&child, "TERM");
-    assert_eq!(ended(child).code, Some(5));
+    assert_eq!(ended(child).code, Some(143));
 
     // A signal reaches a command that runs, and is waited for.
     fs::remove_file(&go).unwrap();
@@ -172,7 +172,7 @@ pub(crate) async fn changes_during_a_run_cause_one_more(scene: &Scene) {
     assert_eq!(lines.next().unwrap(), "ready");
     signal(&child, "TERM");
     assert_eq!(lines.next().unwrap(), "trapped");
-    assert_eq!(ended(child).code, Some(5));
+    assert_eq!(ended(child).code, Some(143));
 
     let (child, _) = watch(scene, &["--initial", "--fail", &path], "exit 7");
     assert_eq!(ended(child).code, Some(7));

@@ -27,7 +27,10 @@ pub(crate) async fn znodes_come_and_go(scene: &Scene) {
     assert_eq!(scene.ctl(&["stat", &path]).well().lines().count(), 11);
     assert_eq!(scene.json(&["set", &path, ""])["stat"]["version"], 2);
     assert_eq!(scene.ctl(&["get", &path]).well(), "\n");
-    assert_eq!(scene.json(&["delete", &path]), json!({ "path": path, "deleted": 1 }));
+    assert_eq!(
+        scene.json(&["delete", &path]),
+        json!({ "path": path, "deleted": 1, "complete": true })
+    );
     scene.ctl(&["get", &path]).badly(1, "does not exist");
 }
 
@@ -172,7 +175,7 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let output: Vec<Value> =
         output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&output[1]["path"], &output[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
-    assert_eq!(output[2], json!({ "path": path, "znodes": 2 }));
+    assert_eq!(output[2], json!({ "path": path, "znodes": 2, "complete": true }));
     let all = ["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"];
     assert_eq!(scene.ctl_as(user, &all).well(), "2 znodes\n");
     assert_eq!(
@@ -237,7 +240,7 @@ pub(crate) async fn a_watch_reports_the_next_change(scene: &Scene) {
     .await;
     let out = output.join().unwrap();
     signal(&all, "INT");
-    assert_eq!(ended(all).code, Some(5));
+    assert_eq!(ended(all).code, Some(130));
     drop(out);
     let output = ended(stat).well();
     let event: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
@@ -317,6 +320,45 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
     let unreachable = &mut command("127.0.0.1:1", &["--timeout", "300ms", "ls", "/"]);
     said(unreachable).badly(2, "--servers");
     said(&mut command("a:b", &["ls", "/"])).badly(3, "a:b");
+    let nowhere = format!("{}{top}/nowhere", scene.servers);
+    let no_root = "the path behind the servers in the connect string is the root here";
+    said(&mut command(&nowhere, &["ls", "/"])).badly(1, no_root);
+    said(&mut command(&nowhere, &["create", "/a", "x"])).badly(1, no_root);
+}
+
+/// Numbers that were too large ended the program with a panic, or without memory.
+pub(crate) async fn numbers_have_limits(scene: &Scene) {
+    let huge = "18446744073709551615";
+    for (option, why) in [
+        ("--size", "1000000 at most"),
+        ("--connections", "from 1 to 10000"),
+        ("--depth", "from 1 to 10000"),
+        ("--keys", "from 1 to 10000000"),
+        ("--duration", "a million hours at most"),
+    ] {
+        scene.ctl(&["bench", "--mix", "get", option, huge]).badly(128, why);
+    }
+    for option in ["--clients", "--locks"] {
+        scene.ctl(&["torture", option, huge]).badly(128, "from 1 to 1000");
+    }
+    for words in [
+        &["--timeout", huge, "ls", "/"][..],
+        &["--session-timeout", huge, "ls", "/"],
+        &["find", "--older", huge],
+        &["lock", "/a", "--timeout", huge, "--", "true"],
+        &["locks", "--watch", "--interval", huge],
+        &["revoke", "/a", "--wait", huge],
+        &["history", "--since", huge],
+    ] {
+        scene.ctl(words).badly(128, "a million hours at most");
+    }
+    // It is no matter of the connection.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("data");
+    fs::write(&file, vec![0; 2_000_000]).unwrap();
+    let path = scene.znode().await;
+    let set = ["set", &path, "--file", file.to_str().unwrap()];
+    scene.ctl(&set).badly(3, "the request has 2000");
 }
 
 /// A name that turns the direction of writing showed as another name.

@@ -145,6 +145,12 @@ pub(crate) fn ended(child: Child) -> Said {
     }
 }
 
+/// The exit code of a command that such a signal has ended.
+pub(crate) fn code_of(signal: &str) -> Option<i32> {
+    let numbers = [("HUP", 1), ("INT", 2), ("TERM", 15)];
+    numbers.into_iter().find(|(name, _)| *name == signal).map(|(_, number)| 128 + number)
+}
+
 /// Sends a signal by its name.
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();

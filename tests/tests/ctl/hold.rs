@@ -221,7 +221,7 @@ pub(crate) async fn signals_reach_the_command(scene: &Scene) {
     scene.until_count(&path, 3).await;
     signal(&waiting, "INT");
     let said = ended(waiting);
-    assert_eq!((said.code, said.out.as_str()), (Some(5), ""));
+    assert_eq!((said.code, said.out.as_str()), (Some(130), ""));
     scene.until_count(&path, 1).await;
 }
 

@@ -16,6 +16,7 @@ mod deadlocks;
 mod ensemble;
 mod harness;
 mod hold;
+mod interrupts;
 mod json;
 mod locks;
 mod loss;
@@ -62,6 +63,7 @@ suites! {
         commands::a_watch_reports_the_next_change,
         commands::a_recursive_list_watches_what_it_lists,
         commands::failures_have_codes_and_say_what_is_wrong,
+        commands::numbers_have_limits,
         commands::names_do_nothing_to_a_terminal,
         commands::a_reader_that_leaves_ends_it_quietly,
         shell::a_script_is_carried_out_line_by_line,
@@ -84,7 +86,13 @@ suites! {
         subtree::subtrees_are_moved,
         subtree::differences_are_shown,
         subtree::what_may_not_be_read_is_named,
-        subtree::subtrees_of_two_ensembles_are_compared_and_copied;
+        subtree::subtrees_of_two_ensembles_are_compared_and_copied,
+        interrupts::an_interrupted_copy_counts_what_it_has_written,
+        interrupts::an_interrupted_delete_counts_what_it_has_deleted,
+        interrupts::an_interrupted_move_says_what_is_where,
+        interrupts::an_interrupted_search_says_how_far_it_came,
+        interrupts::an_interrupted_script_ends_with_its_line,
+        interrupts::a_write_that_is_not_answered_is_named;
     several_requests_are_one_command / several_requests_are_one_command_on_apache:
         action::a_transaction_happens_all_together_or_not_at_all,
         action::data_is_edited_and_no_text_is_lost,

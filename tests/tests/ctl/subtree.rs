@@ -141,6 +141,7 @@ pub(crate) async fn subtrees_are_moved(scene: &Scene) {
 
     let (a, e) = (format!("{d}/a"), format!("{top}/e"));
     scene.ctl(&["mv", &a, &format!("{a}/x")]).badly(3, "or below it: nothing was moved");
+    scene.ctl(&["mv", &a, &format!("{d}/")]).badly(3, "is there already: nothing was moved");
     scene.ctl(&["mv", &a, &d]).badly(1, "exists already: nothing was moved");
     scene.ctl(&["mv", &a, &format!("{top}/x/y")]).badly(1, "parent does not exist: nothing was");
     scene.ctl(&["mv", "/", &e]).badly(3, "cannot be moved");

@@ -144,7 +144,7 @@ pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
         let behind = "waiting behind 2, held by the holder";
         let second = [&lock[..], &["--", "true"]].concat();
         let said = said(&mut on_terminal(scene, &second, &[(behind, "\x03")]));
-        assert_eq!(said.code, Some(5), "{said:?}");
+        assert_eq!(said.code, Some(130), "{said:?}");
         signal(&holder, "TERM");
         assert_eq!(holder.wait().unwrap().code(), Some(0));
         // Who is on no terminal waits without a word.

@@ -25,7 +25,7 @@ pub(crate) use flags::Flags;
 pub(crate) use history::History;
 pub(crate) use locks::*;
 pub(crate) use subtree::*;
-pub(crate) use values::{Identity, Secret, duration};
+pub(crate) use values::{Identity, Secret, count, duration};
 pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
@@ -115,6 +115,14 @@ pub(crate) struct SnapshotStatus {
     pub(crate) file: PathBuf,
 }
 
+/// The most data of a znode in a bench: servers take a MiB with what is around it.
+const SIZE_MAX: usize = 1_000_000;
+
+fn size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| *size <= SIZE_MAX);
+    size.ok_or_else(|| format!("it is a number of bytes, {SIZE_MAX} at most"))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// What to do: get, set, mix:READS of a hundred, create (and delete), lock (and release), and
@@ -122,19 +130,19 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', default_value = "get,set,mix:70,create,lock,handoff")]
     pub(crate) mix: Vec<Mix>,
     /// How many sessions.
-    #[arg(long, default_value = "8")]
+    #[arg(long, default_value = "8", value_parser = count::<10_000>)]
     pub(crate) connections: NonZeroUsize,
     /// How many operations are under way at a time on each; handoff has one.
-    #[arg(long, default_value = "16")]
+    #[arg(long, default_value = "16", value_parser = count::<10_000>)]
     pub(crate) depth: NonZeroUsize,
     /// How long each mix is measured, behind a fifth as much that is not.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// The bytes of data.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = size)]
     pub(crate) size: usize,
     /// How many znodes are read and written.
-    #[arg(long, default_value = "1000")]
+    #[arg(long, default_value = "1000", value_parser = count::<10_000_000>)]
     pub(crate) keys: NonZeroUsize,
     /// Other servers to measure as well and to compare with.
     #[arg(long, value_name = "CONNECT")]
@@ -169,11 +177,11 @@ pub(crate) struct Torture {
     #[arg(long, default_value = "all")]
     pub(crate) recipe: String,
     /// How many contend, each with a session of its own.
-    #[arg(long, default_value_t = 5)]
-    pub(crate) clients: usize,
+    #[arg(long, default_value = "5", value_parser = count::<1_000>)]
+    pub(crate) clients: NonZeroUsize,
     /// How many locks of each recipe there are.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) locks: usize,
+    #[arg(long, default_value = "1", value_parser = count::<1_000>)]
+    pub(crate) locks: NonZeroUsize,
     /// How long the faults go on.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) secs: Duration,

@@ -1,6 +1,7 @@
 //! Values of options.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// An identity, `SCHEME:ID`. `Debug` does not show it: it holds a password.
@@ -35,6 +36,9 @@ impl From<&str> for Secret {
     }
 }
 
+/// The longest duration, a million hours: what is added to a time must not overflow.
+const DURATION_S_MAX: f64 = 3.6e9;
+
 /// A duration: a number and `ms`, `s`, `m` or `h`; seconds when there is only a number.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -47,7 +51,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err("a duration is written 500ms, 5s, 1m or 2h".into()),
     };
     let number: f64 = number.parse().map_err(|_| "a duration starts with a number".to_owned())?;
-    Duration::try_from_secs_f64(number * unit_s).map_err(|error| error.to_string())
+    let seconds = number * unit_s;
+    if seconds > DURATION_S_MAX {
+        return Err("a duration is a million hours at most".to_owned());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// A number from one to `MAX`.
+pub(crate) fn count<const MAX: usize>(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MAX);
+    number.ok_or_else(|| format!("it is a number from 1 to {MAX}"))
 }
 
 #[cfg(test)]
@@ -59,8 +73,17 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
-        for bad in ["", "s", "-1s", "5 s", "5d", "1e9", "1..2", "99999999999999999999999h"] {
+        for bad in ["", "s", "-1s", "5 s", "5d", "1e9", "1..2", "1000001h"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("1000000h"), Ok(Duration::from_hours(1_000_000)));
+    }
+
+    #[test]
+    fn counts_have_an_end() {
+        assert_eq!(count::<5>("5").map(NonZeroUsize::get), Ok(5));
+        for bad in ["0", "6", "-1", "", "99999999999999999999"] {
+            assert_eq!(count::<5>(bad).unwrap_err(), "it is a number from 1 to 5", "{bad}");
         }
     }
 }

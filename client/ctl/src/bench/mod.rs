@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::args::{Bench, Options};
 use crate::connection::Connection;
-use crate::error::{CtlError, Exit};
+use crate::error::CtlError;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: &Bench, options: &Options) -> Result<(), CtlE
     };
     let result = tokio::select! {
         result = work => result,
-        () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
+        signal = signals.end() => Err(CtlError::ended_by(signal)),
     };
     let mut cleaned = Ok(());
     for stage in stages {

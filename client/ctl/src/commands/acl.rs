@@ -1,8 +1,9 @@
 //! Commands about identities and permissions.
 
 use serde_json::{Value, json};
-use zoolet_client::{ClientInfo, ErrorCode};
+use zoolet_client::{Acl, ClientInfo, ErrorCode};
 
+use super::ended;
 use super::walk::Walk;
 use super::write::{parse_acl, written};
 use crate::args::{AddAuth, GetAcl, SetAcl};
@@ -38,18 +39,39 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
         return written(&arguments.path, &stat, arguments.stat, context);
     }
     let mut count = 0;
+    let run = set_all(arguments, &acl, &mut count, context).await;
+    let json =
+        |complete: bool| json!({ "path": arguments.path, "znodes": count, "complete": complete });
+    ended(run, count, context.output, || format!("{count} znodes"), json)
+}
+
+/// Writes the ACL of a znode and of everything below it, and counts.
+async fn set_all(
+    arguments: &SetAcl,
+    acl: &[Acl],
+    count: &mut usize,
+    context: &Context,
+) -> Result<(), CtlError> {
+    let connection = &context.connection;
+    let stopped = |error: CtlError, count: usize| {
+        let message = format!("{}; {count} ACLs were written before and stay", error.message);
+        CtlError { message, ..error }
+    };
     let progress = Progress::spinner("writing ACLs");
     let mut walk = Walk::new(&arguments.path).json(context.output.json);
-    while let Some(found) = walk.next(connection).await? {
+    loop {
+        let found = walk.next(connection).await;
+        let Some(found) = found.map_err(|error| stopped(error, *count))? else { break };
         progress.set_message(format!("{count} ACLs written"));
-        let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);
+        connection.go_on().map_err(|error| stopped(error, *count))?;
+        let write = connection.client.set_acl(&found.path, acl.to_vec(), arguments.version);
         let stat = match connection.ask(&found.path, write).await {
             Ok(stat) => stat,
             // Deleted since it was listed.
             Err(error) if error.code == Some(ErrorCode::NoNode) => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(stopped(error, *count)),
         };
-        count += 1;
+        *count += 1;
         if arguments.stat {
             let path = name_text(&found.path);
             let text = || format!("{path}\n{}", stat_text(&stat));
@@ -57,9 +79,7 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
             progress.aside(|| context.output.result(text, json))?;
         }
     }
-    drop(progress);
-    let json = || json!({ "path": arguments.path, "znodes": count });
-    context.output.result(|| format!("{count} znodes"), json)
+    Ok(())
 }
 
 /// `addauth SCHEME ID`.

@@ -32,7 +32,10 @@ pub(crate) async fn edit(arguments: &Edit, context: &Context) -> Result<(), CtlE
         error.hint("`get --raw` and `set --file` have the bytes in a file")
     })?;
     let mut draft = Draft::write(path, old, context.output)?;
-    run_editor(&draft.file).await?;
+    tokio::select! {
+        ended = run_editor(&draft.file) => ended?,
+        error = connection.interrupt.comes() => return Err(error),
+    }
     let new = draft.read()?;
     if new == old {
         draft.discard();

@@ -12,11 +12,34 @@ mod walk;
 mod watch;
 mod write;
 
+use serde_json::Value;
+
 use crate::args::ZnodeCommand;
 use crate::context::Context;
 use crate::error::CtlError;
+use crate::output::Output;
 
 pub(crate) use watch::{Watch, Watches, event_json, event_text};
+
+/// Prints the result of work on many znodes. If it has stopped before its end, the count of what was
+/// done is the result all the same, where programs look for it; people find it in the message.
+fn ended(
+    run: Result<(), CtlError>,
+    done: usize,
+    output: Output,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce(bool) -> Value,
+) -> Result<(), CtlError> {
+    match run {
+        Ok(()) => output.result(text, || json(true)),
+        Err(error) => {
+            if done > 0 || error.is_interrupt() {
+                output.result(String::new, || json(false))?;
+            }
+            Err(error)
+        }
+    }
+}
 
 /// Carries out one command. Returns the watches that it has left.
 pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec<Watch>, CtlError> {

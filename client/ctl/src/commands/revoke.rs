@@ -30,7 +30,10 @@ pub(crate) async fn revoke(arguments: &Revoke, context: &Context) -> Result<(), 
         connection.ask(&holder.path, request).await?;
     }
     if let Some(limit) = arguments.wait {
-        let waited = timeout(limit, until_gone(&holders, context)).await;
+        let waited = tokio::select! {
+            waited = timeout(limit, until_gone(&holders, context)) => waited,
+            error = connection.interrupt.comes() => return Err(asked(&error)),
+        };
         waited.map_err(|_| still_held(lock_path, limit.as_millis()))??;
     }
     let is_released = arguments.wait.is_some();
@@ -85,6 +88,11 @@ async fn until_gone(holders: &[&Member], context: &Context) -> Result<(), CtlErr
         }
     }
     Ok(())
+}
+
+fn asked(interrupted: &CtlError) -> CtlError {
+    let message = format!("{}; its holder was asked before", interrupted.message);
+    CtlError::new(interrupted.exit, message)
 }
 
 fn still_held(path: &str, limit_ms: u128) -> CtlError {

@@ -21,13 +21,15 @@ pub(crate) async fn levels(
     let mut levels = Vec::new();
     let mut level = vec![top.to_owned()];
     while !level.is_empty() {
-        let list = async |path: &String| match connection
-            .ask(path, connection.client.children(path))
-            .await
-        {
-            Ok((names, _)) => Ok(names.iter().map(|name| path::join(path, name)).collect()),
-            Err(error) if error.code == Some(ErrorCode::NoNode) && path != top => Ok(Vec::new()),
-            Err(error) => Err(error),
+        let list = async |path: &String| {
+            connection.go_on()?;
+            match connection.ask(path, connection.client.children(path)).await {
+                Ok((names, _)) => Ok(names.iter().map(|name| path::join(path, name)).collect()),
+                Err(error) if error.code == Some(ErrorCode::NoNode) && path != top => {
+                    Ok(Vec::new())
+                }
+                Err(error) => Err(error),
+            }
         };
         let lists = stream::iter(&level).map(list).buffer_unordered(REQUESTS_MAX);
         let below: Vec<Vec<String>> = lists.try_collect().await?;
@@ -104,6 +106,7 @@ impl Walk {
         connection: &Connection,
     ) -> Result<Option<Visited>, CtlError> {
         while let Some((path, depth)) = self.waiting.pop() {
+            connection.go_on()?;
             let (mut children, stat, watch) = match self.list(&path, connection).await {
                 Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
                 // What one may not read does not hide the rest.

@@ -1,9 +1,12 @@
 //! Commands that write.
 
+use std::cell::Cell;
 use std::fs;
+use std::future::ready;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -11,10 +14,11 @@ use serde_json::json;
 use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, Version};
 use zoolet_survey::permissions;
 
+use super::ended;
 use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
 use crate::context::Context;
-use crate::error::{CtlError, Exit};
+use crate::error::{CtlError, Exit, NO_ROOT};
 use crate::format::{base64_bytes, name_text, stat_json, stat_text};
 use crate::path;
 use crate::progress::Progress;
@@ -35,8 +39,13 @@ pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), 
     };
     let (path, stat) = created.map_err(|error| match error.code {
         Some(ErrorCode::NoNode) => {
-            CtlError { message: format!("{path}: its parent does not exist"), ..error }
+            let hint = (path.rfind('/') == Some(0)).then_some(NO_ROOT);
+            CtlError { message: format!("{path}: its parent does not exist"), hint, ..error }
         }
+        Some(ErrorCode::Unimplemented) if arguments.ttl_ms.is_some() => error.hint(
+            "times to live are off by default: `znodes.ttl_enabled` in cluster.toml, \
+             `extendedTypesEnabled` in zoo.cfg",
+        ),
         _ => error,
     })?;
     let json = || json!({ "path": path, "stat": stat_json(&stat) });
@@ -108,7 +117,9 @@ pub(crate) async fn delete(arguments: &Delete, context: &Context) -> Result<(), 
     let version = arguments.old_version.unwrap_or(arguments.version);
     let delete = context.connection.client.delete(&arguments.path, version);
     context.connection.ask(&arguments.path, delete).await?;
-    context.output.result(String::new, || json!({ "path": arguments.path, "deleted": 1 }))
+    context
+        .output
+        .result(String::new, || json!({ "path": arguments.path, "deleted": 1, "complete": true }))
 }
 
 /// `deleteall [-b DELETES] PATH`: a znode and everything below it, the deepest first.
@@ -119,9 +130,19 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
         return Err(error.hint("delete what is below it, each by its path"));
     }
     let connection = &context.connection;
-    let levels = levels(&arguments.path, connection).await?;
-    let progress = Progress::steps("deleting", levels.iter().map(Vec::len).sum());
+    let json = |deleted: usize, complete: bool| json!({ "path": arguments.path, "deleted": deleted, "complete": complete });
+    let levels = match levels(&arguments.path, connection).await {
+        Err(error) if error.is_interrupt() => {
+            let message = format!("{}: nothing was deleted", error.message);
+            let run = Err(CtlError { message, ..error });
+            return ended(run, 0, context.output, String::new, |complete| json(0, complete));
+        }
+        levels => levels?,
+    };
+    let all: usize = levels.iter().map(Vec::len).sum();
+    let progress = Progress::steps("deleting", all);
     let delete = async |path: &String| {
+        connection.go_on()?;
         let deleted = match connection.ask(path, connection.client.delete(path, Version::Any)).await
         {
             Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(0),
@@ -131,16 +152,37 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
         deleted
     };
     let at_a_time = arguments.batch.unwrap_or(REQUESTS_MAX);
-    let mut deleted = 0;
+    let (mut deleted, mut unanswered, mut run) = (0, 0, Ok(()));
     for level in levels.iter().rev() {
-        let mut deletes = stream::iter(level).map(delete).buffer_unordered(at_a_time);
+        let has_failed = Cell::new(false);
+        // Those that are under way behind a failure are counted, and no more are sent.
+        let paths = stream::iter(level).take_while(|_| ready(!has_failed.get()));
+        let mut deletes = pin!(paths.map(delete).buffer_unordered(at_a_time));
         while let Some(one) = deletes.next().await {
-            deleted += one?;
+            match one {
+                Ok(one) => deleted += one,
+                Err(error) => {
+                    has_failed.set(true);
+                    unanswered += usize::from(error.is_transient);
+                    run = run.and(Err(error));
+                }
+            }
+        }
+        if run.is_err() {
+            break;
         }
     }
     drop(progress);
-    let json = || json!({ "path": arguments.path, "deleted": deleted });
-    context.output.result(String::new, json)
+    let run = run.map_err(|error| {
+        let more = match unanswered {
+            0 => String::new(),
+            more => format!(", and {more} more may have been"),
+        };
+        let message =
+            format!("{}; {deleted} of {all} znodes were deleted before{more}", error.message);
+        CtlError { message, ..error }
+    });
+    ended(run, deleted, context.output, String::new, |complete| json(deleted, complete))
 }
 
 impl Data {

@@ -14,6 +14,7 @@ use self::print::{entry_text, gap_text, turn_text};
 use crate::args::{History, Options};
 use crate::error::{CtlError, Exit};
 use crate::http::{Endpoint, SILENCE_MAX, first_reached, identity_of};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 
 /// How often a server is asked for what is new.
@@ -22,11 +23,13 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 /// The port that is asked when none is named: the one of Apache ZooKeeper's `AdminServer`.
 const HTTP_PORT: u16 = 8080;
 
-/// Carries out `history`, which Ctrl-C interrupts.
+/// Carries out `history`, which SIGINT and SIGTERM interrupt.
 pub(crate) async fn run(arguments: &History, options: &Options) -> Result<(), CtlError> {
+    let interrupt = Interrupt::receive(options.json)?;
     tokio::select! {
         done = show(arguments, options) => done,
-        _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
+        // With --follow it has no other end.
+        error = interrupt.comes() => Err(CtlError { message: String::new(), ..error }),
     }
 }
 

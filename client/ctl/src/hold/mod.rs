@@ -119,7 +119,7 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
         output.note(&format!("{}; contending again", name_text(&error.message)));
         tokio::select! {
             () = sleep(CONTEND_AGAIN) => {}
-            () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
+            signal = signals.end() => return Err(CtlError::ended_by(signal)),
         }
     }
 }
@@ -133,13 +133,13 @@ async fn hold_once(
 ) -> Result<(), CtlError> {
     let connection = tokio::select! {
         connection = Connection::open(options) => connection?,
-        () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
+        signal = signals.end() => return Err(CtlError::ended_by(signal)),
     };
     let lock = make(&connection);
     let acquiring = acquire(plan, lock.as_ref(), &connection);
     let result = tokio::select! {
         guard = waiting::shown(plan.path, &connection, acquiring) => guard,
-        () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
+        signal = signals.end() => Err(CtlError::ended_by(signal)),
     };
     let result = match result {
         Ok(guard) => use_lock(plan, options, guard, signals).await,
@@ -192,7 +192,7 @@ async fn use_lock(
         show(plan, options, &guard)?;
         tokio::select! {
             loss = guard.lost() => Err(lost_error(plan.path, loss, "")),
-            () = signals.end() => Ok(None),
+            _ = signals.end() => Ok(None),
         }
     } else {
         run(plan, options, &guard, signals).await.map(Some)

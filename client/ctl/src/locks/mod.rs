@@ -26,6 +26,13 @@ pub(crate) async fn run(
     options: &Options,
     context: &Context,
 ) -> Result<(), CtlError> {
+    tokio::select! {
+        done = show(arguments, options, context) => done,
+        error = context.connection.interrupt.comes() => Err(error),
+    }
+}
+
+async fn show(arguments: &Locks, options: &Options, context: &Context) -> Result<(), CtlError> {
     if let Some(lock) = &arguments.release {
         return release::run(lock, arguments, options, context).await;
     }
@@ -43,7 +50,7 @@ pub(crate) async fn run(
         return context.output.result(String::new, || print::json(&found, &clients));
     }
     clients.complain();
-    context.output.result(|| print::text(&found, &clients), Default::default)
+    context.output.result(|| print::text(&found, arguments.all, &clients), Default::default)
 }
 
 /// Returns all locks at a path and below. With `all` also the queues of unknown clients.

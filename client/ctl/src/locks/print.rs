@@ -12,9 +12,10 @@ use crate::format::{data_text, name_text, time_text};
 const DATA_SHOWN_MAX: usize = 60;
 
 /// The locks for a person: one paragraph each, the holders first.
-pub(crate) fn text(locks: &[Lock], clients: &Clients) -> String {
+pub(crate) fn text(locks: &[Lock], all: bool, clients: &Clients) -> String {
     if locks.is_empty() {
-        return "no locks".to_owned();
+        let more = if all { "" } else { "; --all shows those of unknown clients too" };
+        return format!("no locks{more}");
     }
     let now_ms = now_ms();
     let paragraphs = locks.iter().map(|lock| {

@@ -178,7 +178,7 @@ fn description(lock: &Lock, member: &Member, clients: &Clients) -> String {
 
 /// What the client notices.
 fn consequences(member: &Member) -> &'static str {
-    use Family::{Bilingual, CRecipes, Curator, Go, JavaRecipes, Kazoo, Other};
+    use Family::{Bilingual, CRecipes, Curator, Go, JavaRecipes, Kazoo, Unknown};
     match (member.holds, member.place.family) {
         (true, Curator) => {
             "its session lives; zoolet's client reports the loss at once, Curator does not look at \
@@ -192,7 +192,7 @@ fn consequences(member: &Member) -> &'static str {
             "its session lives; its client does not look at its znode while it holds: that program \
              goes on beside the next holder until it releases"
         }
-        (true, Other) => {
+        (true, Unknown) => {
             "its session lives; whether its program notices is not known: it may go on beside the \
              next holder"
         }
@@ -200,7 +200,7 @@ fn consequences(member: &Member) -> &'static str {
             "its session lives; its client finds that it has no place, and goes to the end of the \
              queue"
         }
-        (false, Go | JavaRecipes | CRecipes | Other) => {
+        (false, Go | JavaRecipes | CRecipes | Unknown) => {
             "its session lives; whether its client finds that it has no place is not known"
         }
     }

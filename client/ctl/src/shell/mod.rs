@@ -13,9 +13,11 @@ use std::thread;
 
 use clap::{CommandFactory, Parser};
 use futures_util::FutureExt;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use zoolet_client::{SessionState, WatchedEvent};
 
 use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
@@ -24,6 +26,7 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::error::{self, CtlError, Exit};
 use crate::format::name_text;
+use crate::interrupt::{self, Interrupt};
 use crate::locks;
 use crate::output::{self, Output, note, report};
 use crate::words;
@@ -60,6 +63,8 @@ struct Shell {
     history: Vec<String>,
     watches: Watches,
     prints_watches: bool,
+    /// What ends the line that is carried out.
+    interrupt: Interrupt,
 }
 
 impl Shell {
@@ -74,6 +79,7 @@ impl Shell {
             history: Vec::new(),
             watches: Watches::default(),
             prints_watches: true,
+            interrupt: Interrupt::never(),
         }
     }
 
@@ -95,15 +101,30 @@ impl Shell {
                 Typed::Nothing => continue,
                 Typed::End => break,
             };
-            tokio::select! {
-                flow = self.enter(&line) => if flow == Ok(Flow::Quit) {
-                    break;
-                },
-                _ = tokio::signal::ctrl_c() => note("interrupted"),
+            if self.enter_until_interrupted(&line).await == Ok(Flow::Quit) {
+                break;
             }
         }
         self.disconnect().await;
         Ok(())
+    }
+
+    /// Carries out one line. Behind Ctrl-C it may say how far it has come; a second one ends it at once.
+    async fn enter_until_interrupted(&mut self, line: &str) -> Result<Flow, Exit> {
+        let (interrupt, receiver) = Interrupt::channel();
+        self.interrupt = receiver;
+        let mut entered = pin!(self.enter(line));
+        tokio::select! {
+            flow = &mut entered => return flow,
+            _ = tokio::signal::ctrl_c() => drop(interrupt.send_replace(Some(Signal::INT))),
+        }
+        tokio::select! {
+            flow = entered => return flow,
+            () = sleep(interrupt::ANSWER_MAX) => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        note("interrupted");
+        Ok(Flow::Continue)
     }
 
     /// Waits for a line, and prints events and changes of the session meanwhile.
@@ -145,6 +166,8 @@ impl Shell {
         self.connect(None).await?;
         let mut lines = read_lines();
         let mut first_failure = None;
+        self.interrupt = Interrupt::receive(self.options.json)?;
+        let interrupt = self.interrupt.clone();
         loop {
             let line = tokio::select! {
                 line = lines.recv() => line,
@@ -153,6 +176,10 @@ impl Shell {
                         output::line(&self.event(&event))?;
                     }
                     continue;
+                }
+                error = interrupt.comes() => {
+                    self.disconnect().await;
+                    return Err(error);
                 }
             };
             let Some(line) = line else { break };
@@ -167,6 +194,11 @@ impl Shell {
                 Ok(Flow::Continue) => {}
                 Ok(Flow::Quit) => break,
                 Err(Exit::BrokenPipe) => return Err(CtlError::new(Exit::BrokenPipe, "")),
+                Err(exit) if interrupt.has_come().is_some() => {
+                    // The line has said so.
+                    first_failure = Some(exit);
+                    break;
+                }
                 Err(exit) => _ = first_failure.get_or_insert(exit),
             }
         }
@@ -260,6 +292,7 @@ impl Shell {
 
     fn context(&self, output: Output) -> Result<Context, CtlError> {
         let connection = self.connection.clone().ok_or_else(closed)?;
+        let connection = Connection { interrupt: self.interrupt.clone(), ..connection };
         Ok(Context { connection, output, options: self.options.clone(), is_shell: true })
     }
 

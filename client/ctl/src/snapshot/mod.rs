@@ -10,16 +10,20 @@ use std::path::Path;
 
 use crate::args::{Options, SnapshotCommand};
 use crate::error::{CtlError, Exit};
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 
-/// Carries out `snapshot …`, which Ctrl-C interrupts.
+/// Carries out `snapshot …`, which SIGINT and SIGTERM interrupt.
 pub(crate) async fn run(command: &SnapshotCommand, options: &Options) -> Result<(), CtlError> {
     let output = Output { json: options.json };
     match command {
-        SnapshotCommand::Save(arguments) => tokio::select! {
-            saved = save::save(arguments, options, output) => saved,
-            _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
-        },
+        SnapshotCommand::Save(arguments) => {
+            let interrupt = Interrupt::receive(output.json)?;
+            tokio::select! {
+                saved = save::save(arguments, options, output) => saved,
+                error = interrupt.comes() => Err(error),
+            }
+        }
         SnapshotCommand::Status(arguments) => status::status(&arguments.file, output),
         SnapshotCommand::Restore(arguments) => restore(&arguments.file, output),
     }

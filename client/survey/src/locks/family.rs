@@ -21,7 +21,7 @@ pub enum Family {
     /// `x-<session, hexadecimal>-N`: the recipes that come with ZooKeeper, in C.
     CRecipes,
     /// Ephemeral and numbered, by an unknown client.
-    Other,
+    Unknown,
 }
 
 impl Family {
@@ -34,7 +34,7 @@ impl Family {
             Self::Kazoo => "kazoo",
             Self::JavaRecipes => "java-recipes",
             Self::CRecipes => "c-recipes",
-            Self::Other => "other",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -125,9 +125,9 @@ fn parse_base(base: &str) -> Option<(Family, Role, Option<String>)> {
 }
 
 /// A numbered name of an unknown form.
-pub(super) fn parse_other(name: &str) -> Option<Place> {
+pub(super) fn parse_unknown(name: &str) -> Option<Place> {
     let (_, number) = split_number(name, 10)?;
-    Some(Place { family: Family::Other, role: Role::Mutex, number, id: None })
+    Some(Place { family: Family::Unknown, role: Role::Mutex, number, id: None })
 }
 
 /// Whether a name is that of a kazoo semaphore's lease.
@@ -218,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(parse(name), None, "{name}");
         }
-        assert_eq!(parse_other("member-0000000001").unwrap().number, 1);
-        assert_eq!(parse_other("member"), None);
+        assert_eq!(parse_unknown("member-0000000001").unwrap().number, 1);
+        assert_eq!(parse_unknown("member"), None);
     }
 }

@@ -171,6 +171,10 @@ impl Lock {
             let warning = "several hold it: their clients do not exclude each other on one path";
             self.warnings.push(warning);
         }
+        if self.members.iter().any(|member| member.place.family == Family::Unknown) {
+            let warning = "its clients are unknown: a queue is supposed, whose lowest number holds";
+            self.warnings.push(warning);
+        }
         self.warn_of_permanent();
     }
 

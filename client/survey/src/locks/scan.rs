@@ -28,10 +28,18 @@ const KAZOO_QUEUE: &str = "-__lock__";
 pub struct Scope<'a> {
     /// They are at this path or below.
     pub top: &'a str,
-    /// Whether queues of unknown clients are among them.
+    /// Whether queues of unknown clients are among them, not only at the top.
     pub all: bool,
     /// How much is looked at.
     pub limits: Limits,
+}
+
+impl Scope<'_> {
+    /// Whether places of unknown clients count at a path: who names it takes it for a lock. The root is
+    /// where one looks for all of them.
+    fn takes_unknown(&self, path: &str) -> bool {
+        self.all || (path == self.top && path != "/")
+    }
 }
 
 /// How much is looked at. What is left out then is behind what is shown.
@@ -135,7 +143,7 @@ pub async fn find(
             .buffered(REQUESTS_MAX);
         while let Some(listed) = lists.next().await {
             let Some((path, names, stat)) = listed? else { continue };
-            let (mut listed, others) = sort_out(names, stat, scope.all);
+            let (mut listed, others) = sort_out(names, stat, scope.takes_unknown(&path));
             let left = znodes_max - found.visited - level.len();
             found.is_complete &= add_children(&mut level, &path, &others, left);
             let is_too_long = listed.len() > room;
@@ -163,8 +171,8 @@ fn add_children(level: &mut Vec<String>, parent: &str, names: &[String], room: u
 
 /// Looks at the children of these znodes alone; those that have gone are left out.
 pub async fn find_again(
+    scope: Scope<'_>,
     paths: Vec<String>,
-    all: bool,
     reader: &Reader,
 ) -> Result<Queues, ReadError> {
     let lists = stream::iter(paths).map(|path| list(path, "", reader));
@@ -172,7 +180,8 @@ pub async fn find_again(
     let mut found = Queues::new();
     while let Some(listed) = lists.next().await {
         let Some((path, names, stat)) = listed? else { continue };
-        found.insert(path, sort_out(names, stat, all).0);
+        let places = sort_out(names, stat, scope.takes_unknown(&path)).0;
+        found.insert(path, places);
     }
     Ok(found)
 }
@@ -197,7 +206,8 @@ pub async fn locks_of(
     let mut locks = Vec::new();
     locks.extend(simple(scope.top, reader).await?);
     for (path, listed) in queues {
-        let members = read(path, &listed.places, scope.all, &before, reader).await?;
+        let all = scope.takes_unknown(path);
+        let members = read(path, &listed.places, all, &before, reader).await?;
         known.extend(members.iter().map(|member| (member.path.clone(), member.clone())));
         locks.extend(of_members(path, members));
         locks.extend(kazoo_semaphore(path, &listed.leases, reader).await?);
@@ -224,7 +234,7 @@ pub async fn at(top: &str, reader: &Reader) -> Result<Option<Lock>, ReadError> {
 }
 
 fn place_of(name: &str, all: bool) -> Option<Place> {
-    family::parse(name).or_else(|| all.then(|| family::parse_other(name))?)
+    family::parse(name).or_else(|| all.then(|| family::parse_unknown(name))?)
 }
 
 /// A znode's children and its Stat; `None` if it has gone or may not be read, but for the top one.
@@ -263,7 +273,7 @@ async fn read(
     }
     // Who is unknown is worth a look only if it goes with its session.
     members.retain(|member| {
-        member.place.family != Family::Other || member.stat.ephemeral_owner != SessionId::NONE
+        member.place.family != Family::Unknown || member.stat.ephemeral_owner != SessionId::NONE
     });
     Ok(members)
 }
@@ -348,7 +358,7 @@ async fn kazoo_semaphore(
 
 /// An ephemeral znode whose very path is asked for is a lock in itself.
 async fn simple(top: &str, reader: &Reader) -> Result<Option<Lock>, ReadError> {
-    let place = Place { family: Family::Other, role: Role::Mutex, number: 0, id: None };
+    let place = Place { family: Family::Unknown, role: Role::Mutex, number: 0, id: None };
     let member = member(top.to_owned(), place, reader).await?;
     let member = member.filter(|member| member.stat.ephemeral_owner != SessionId::NONE);
     Ok(member.map(|member| Lock {

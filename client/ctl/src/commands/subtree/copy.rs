@@ -5,6 +5,7 @@ use serde_json::json;
 use zoolet_client::{Acl, Bytes, CreateMode, ErrorCode, Version};
 
 use super::super::Context;
+use super::super::ended;
 use super::super::walk::{REQUESTS_MAX, Visited, Walk, left_out};
 use super::{Side, is_ephemeral, is_system, is_within, target_path, whole_acl};
 use crate::args::Cp;
@@ -30,12 +31,9 @@ pub(crate) async fn copy(arguments: &Cp, context: &Context) -> Result<(), CtlErr
         }
     };
     let copied = copy_between(arguments, &source, &target, context.output).await;
-    let (from, to) = (source.path.clone(), target_path(&source.path, &target.path));
     source.close().await;
     target.close().await;
-    let (znodes, left_out) = copied?;
-    let json = || json!({ "source": from, "target": to, "znodes": znodes, "left_out": left_out });
-    context.output.result(|| format!("{znodes} znodes"), json)
+    copied
 }
 
 async fn copy_between(
@@ -43,16 +41,24 @@ async fn copy_between(
     source: &Side,
     target: &Side,
     output: Output,
-) -> Result<(usize, usize), CtlError> {
+) -> Result<(), CtlError> {
     let to = target_path(&source.path, &target.path);
     if source.servers == target.servers && is_within(&to, &source.path) {
         let message = format!("{to} is {} or below it: nothing was copied", source.path);
         return Err(CtlError::new(Exit::InvalidInput, message));
     }
-    let copier = Copier::new(source, target, to).acl(arguments.acl).force(arguments.force);
+    let copier = Copier::new(source, target, to.clone()).acl(arguments.acl).force(arguments.force);
     let mut copier = copier.json(output.json);
-    copier.run(arguments.recursive).await?;
-    Ok((copier.copied.len(), copier.left_out))
+    let run = copier.run(arguments.recursive).await;
+    let (znodes, left_out) = (copier.copied.len(), copier.left_out);
+    let json = |complete: bool| {
+        let from = &source.path;
+        json!({
+            "source": from, "target": to, "znodes": znodes, "left_out": left_out,
+            "complete": complete,
+        })
+    };
+    ended(run, znodes, output, || format!("{znodes} znodes"), json)
 }
 
 /// A znode that is copied, and the version that its data had.
@@ -163,6 +169,7 @@ impl<'a> Copier<'a> {
     /// Reads a znode, and writes the batch if that makes it full.
     async fn add(&mut self, path: &str) -> Result<(), CtlError> {
         let connection = &self.source.connection;
+        connection.go_on()?;
         let read = connection.ask(path, connection.client.get(path)).await;
         let (data, stat) = match read {
             Ok(read) => read,
@@ -219,6 +226,7 @@ impl<'a> Copier<'a> {
                 }
             };
         }
+        connection.go_on()?;
         if let Err((part, error)) = connection.ask_part(&self.to, transaction.commit()).await {
             self.unanswered = if error.code.is_none() { batch.len() } else { 0 };
             return Err(self.failed(part.and_then(|at| batch.get(at)), error));

@@ -50,6 +50,7 @@ async fn compare(
     // The paths below the tops that are still to be visited, the next one last.
     let mut waiting = vec![String::new()];
     while let Some(below) = waiting.pop() {
+        context.connection.go_on()?;
         let here = read(left, &below, arguments).await?;
         let there = read(right, &below, arguments).await?;
         let (here, there) = match (here, there) {

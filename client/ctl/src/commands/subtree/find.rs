@@ -21,10 +21,23 @@ pub(crate) async fn find(arguments: &Find, context: &Context) -> Result<(), CtlE
     let mut walk = Walk::new(&arguments.path)
         .json(context.output.json)
         .depth(arguments.max_depth.unwrap_or(usize::MAX));
-    while let Some(found) = walk.next(&context.connection).await? {
-        if !fits(arguments, &found, now_ms) || !data_fits(arguments, &found, context).await? {
+    let (mut visited, mut printed) = (0, 0);
+    let stopped = |error: CtlError, visited: usize, printed: usize| {
+        let message = format!("{}; {printed} of {visited} znodes fitted so far", error.message);
+        CtlError { message, ..error }
+    };
+    loop {
+        let found = walk.next(&context.connection).await;
+        let Some(found) = found.map_err(|error| stopped(error, visited, printed))? else { break };
+        let is_it = fits(arguments, &found, now_ms)
+            && data_fits(arguments, &found, context)
+                .await
+                .map_err(|error| stopped(error, visited, printed))?;
+        visited += 1;
+        if !is_it {
             continue;
         }
+        printed += 1;
         let text = || {
             let path = name_text(&found.path);
             if arguments.stat { format!("{path}\n{}", stat_text(&found.stat)) } else { path }
@@ -57,6 +70,7 @@ async fn data_fits(arguments: &Find, found: &Visited, context: &Context) -> Resu
     if usize::try_from(found.stat.data_length).is_ok_and(|length| length < text.len()) {
         return Ok(false);
     }
+    context.connection.go_on()?;
     let get = context.connection.client.get(&found.path);
     match context.connection.ask(&found.path, get).await {
         Ok((data, _)) => Ok(contains(&data, text.as_bytes())),

@@ -47,7 +47,12 @@ impl Side {
             return Ok(Self { connection, path, servers, is_own: false });
         };
         let options = context.options.of_ensemble(name)?;
-        let connection = Connection::open(&options).await?;
+        let interrupt = context.connection.interrupt.clone();
+        let opened = tokio::select! {
+            opened = Connection::open(&options) => opened?,
+            error = interrupt.comes() => return Err(error),
+        };
+        let connection = Connection { interrupt, ..opened };
         Ok(Self { connection, path, servers: options.servers, is_own: true })
     }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use zoolet_client::{Acl, Bytes, CreateMode, ErrorCode, Stat, Version};
 
 use super::super::Context;
+use super::super::ended;
 use super::super::walk::Walk;
 use super::copy::{Copied, Copier, acl_bytes};
 use super::{Side, is_ephemeral, is_system, is_within, target_path, whole_acl};
@@ -35,24 +36,63 @@ pub(crate) async fn relocate(arguments: &Mv, context: &Context) -> Result<(), Ct
     if from == "/" || is_system(from, "/", context.options.connect_string()) {
         return refused(format!("{from} cannot be moved"));
     }
+    if to == from {
+        return refused(format!("{from} is there already"));
+    }
     if is_within(&to, from) {
         return refused(format!("{to} is {from} or below it"));
     }
-    let connection = &context.connection;
     let progress = Progress::spinner("moving");
-    let znodes = match read(from, &to, connection).await? {
-        Some(znodes) => by_transaction(&to, &znodes, connection).await?,
-        None if arguments.by_steps => by_steps(arguments, &to, context).await?,
+    let mut moved = Moved::default();
+    let run = move_all(arguments, &to, context, &mut moved).await;
+    drop(progress);
+    let Moved { znodes, copied } = moved;
+    let json = |complete: bool| {
+        json!({
+            "source": from, "target": to, "znodes": znodes, "copied": copied, "complete": complete,
+        })
+    };
+    ended(run, copied, context.output, || format!("{znodes} znodes"), json)
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    /// How many are at the new path alone.
+    znodes: usize,
+    /// How many are there at all.
+    copied: usize,
+}
+
+async fn move_all(
+    arguments: &Mv,
+    to: &str,
+    context: &Context,
+    moved: &mut Moved,
+) -> Result<(), CtlError> {
+    let (from, connection) = (&arguments.source, &context.connection);
+    match read(from, to, connection).await.map_err(unmoved)? {
+        Some(znodes) => {
+            by_transaction(to, &znodes, connection).await?;
+            *moved = Moved { znodes: znodes.len(), copied: znodes.len() };
+            Ok(())
+        }
+        None if arguments.by_steps => by_steps(arguments, to, context, moved).await,
         None => {
             let message = format!("{from} does not fit into one transaction: nothing was moved");
             let hint = "--by-steps copies all of it, and then deletes what was copied: others see \
                         both meanwhile";
-            return Err(CtlError::new(Exit::Failed, message).hint(hint));
+            Err(CtlError::new(Exit::Failed, message).hint(hint))
         }
-    };
-    drop(progress);
-    let json = || json!({ "source": from, "target": to, "znodes": znodes });
-    context.output.result(|| format!("{znodes} znodes"), json)
+    }
+}
+
+/// Says that a signal came before anything was moved.
+fn unmoved(error: CtlError) -> CtlError {
+    if !error.is_interrupt() {
+        return error;
+    }
+    CtlError { message: format!("{}: nothing was moved", error.message), ..error }
 }
 
 /// A transaction is one ensemble's, so `NAME:/path` has no meaning here.
@@ -116,7 +156,7 @@ async fn by_transaction(
     to: &str,
     znodes: &[Znode],
     connection: &Connection,
-) -> Result<usize, CtlError> {
+) -> Result<(), CtlError> {
     let mut transaction = connection.client.transaction();
     for Znode { target, data, acl, .. } in znodes {
         transaction = transaction.create(target, data, acl.clone(), CreateMode::Persistent);
@@ -126,8 +166,9 @@ async fn by_transaction(
     }
     let paths = znodes.iter().map(|it| &it.target).chain(znodes.iter().rev().map(|it| &it.path));
     let paths: Vec<&String> = paths.collect();
+    connection.go_on().map_err(unmoved)?;
     match connection.ask_part(to, transaction.commit()).await {
-        Ok(_) => Ok(znodes.len()),
+        Ok(_) => Ok(()),
         Err((part, error)) => {
             let path = part.and_then(|part| paths.get(part)).map_or(to, |path| path.as_str());
             Err(failed(path, to, error))
@@ -152,10 +193,15 @@ fn failed(path: &str, to: &str, error: CtlError) -> CtlError {
 
 /// Copies all of it, and then deletes what was copied, the deepest first, if nothing has changed
 /// since: whatever stops it, each znode is at one path at least.
-async fn by_steps(arguments: &Mv, to: &str, context: &Context) -> Result<usize, CtlError> {
+async fn by_steps(
+    arguments: &Mv,
+    to: &str,
+    context: &Context,
+    moved: &mut Moved,
+) -> Result<(), CtlError> {
     // Before anything is copied.
     let mut walk = Walk::new(&arguments.source).whole();
-    while let Some(found) = walk.next(&context.connection).await? {
+    while let Some(found) = walk.next(&context.connection).await.map_err(unmoved)? {
         refuse_ephemeral(&found.path, &found.stat)?;
     }
     let side = |path: &str| {
@@ -164,11 +210,17 @@ async fn by_steps(arguments: &Mv, to: &str, context: &Context) -> Result<usize, 
     };
     let (source, target) = (side(&arguments.source).await?, side(to).await?);
     let mut copier = Copier::new(&source, &target, to.to_owned()).acl(true);
-    copier.run(true).await?;
+    let copying = copier.run(true).await;
+    moved.copied = copier.copied.len();
+    copying?;
     let connection = &context.connection;
     for Copied { path, version } in copier.copied.iter().rev() {
+        connection.go_on().map_err(|error| half_way(&error, *moved, arguments, to))?;
         let delete = connection.client.delete(path, Version::Exactly(*version));
         connection.ask(path, delete).await.map_err(|error| {
+            if error.is_interrupt() {
+                return half_way(&error, *moved, arguments, to);
+            }
             let why = match error.code {
                 Some(ErrorCode::NotEmpty | ErrorCode::BadVersion) => {
                     format!("{path}: changed since it was copied")
@@ -178,6 +230,17 @@ async fn by_steps(arguments: &Mv, to: &str, context: &Context) -> Result<usize, 
             let message = format!("{why}; all that was copied is at {to}, and this is left here");
             CtlError { message, hint: Some("`diff` shows what differs"), ..error }
         })?;
+        moved.znodes += 1;
     }
-    Ok(copier.copied.len())
+    Ok(())
+}
+
+/// Says which part is at which path when a signal has come among the deletes.
+fn half_way(interrupted: &CtlError, moved: Moved, arguments: &Mv, to: &str) -> CtlError {
+    let Moved { znodes, copied } = moved;
+    let message = format!(
+        "{}; all {copied} znodes are at {to}, and {znodes} of them are deleted at {}",
+        interrupted.message, arguments.source
+    );
+    CtlError::new(interrupted.exit, message).hint("`deleteall` deletes the rest of the original")
 }

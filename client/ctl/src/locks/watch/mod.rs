@@ -244,7 +244,7 @@ impl<'a> Watcher<'a> {
             self.next_tree = Instant::now() + pause;
         }
         let paths = self.paths.iter().cloned().collect();
-        let queues = find_again(paths, scope.all, &reader).await?;
+        let queues = find_again(scope, paths, &reader).await?;
         self.paths.retain(|path| queues.contains_key(path));
         let locks = locks_of(scope, &queues, &mut self.known, &reader).await?;
         let clients = Clients::of(&locks, &self.options).await?;
