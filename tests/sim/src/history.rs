@@ -105,6 +105,15 @@ pub enum What {
         /// What.
         step: LockStep,
     },
+    /// What a user of another recipe has done or learned; check K8.
+    Recipe {
+        /// Who.
+        client: ClientNumber,
+        /// The path of the queue, the counter, the barrier or the tree.
+        path: String,
+        /// What.
+        step: RecipeStep,
+    },
     /// A program was started anew, or ended: its sessions are left to their timeouts.
     ClientDied {
         /// Who.
@@ -154,6 +163,55 @@ pub enum LockStep {
         token: i64,
         /// Whether the resource, which knows the greatest token so far, took it.
         accepted: bool,
+    },
+}
+
+/// A step with a recipe that is not a lock. What a client has begun, and neither ended nor followed by
+/// an end, may have happened or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecipeStep {
+    /// It begins to put an item into a queue; no other item is the same.
+    Puts {
+        /// The item.
+        item: Bytes,
+    },
+    /// The item was put.
+    Put {
+        /// The item.
+        item: Bytes,
+    },
+    /// It begins to take an item.
+    Takes,
+    /// It has taken an item, or has learned that it took none.
+    Took {
+        /// The item.
+        item: Option<Bytes>,
+    },
+    /// It begins to add one to a counter.
+    Adds,
+    /// It has added one.
+    Added {
+        /// What the counter is with it.
+        sum: i64,
+    },
+    /// It begins to enter a double barrier.
+    Enters {
+        /// How many have to enter it.
+        members: usize,
+    },
+    /// It is inside, and so are the others.
+    Entered {
+        /// Its session.
+        session: SessionId,
+    },
+    /// It begins to leave.
+    Leaves,
+    /// It has left, and so have the others.
+    Left,
+    /// A cache of the tree follows it, and has these znodes: their last writes and their data.
+    Shows {
+        /// By their paths.
+        znodes: BTreeMap<String, (Zxid, Bytes)>,
     },
 }
 

@@ -130,15 +130,16 @@ fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let load = Load::draw(seed);
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
-        return load;
+        return load.with_recipes(seed);
     }
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
-    load.with_reconfig(ReconfigPlan {
+    let plan = ReconfigPlan {
         lines: (1..=servers).map(ServerId).map(line).collect(),
         digest: Some(SUPER_CREDENTIALS.to_owned()),
         servers_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
-    })
+    };
+    load.with_reconfig(plan).with_recipes(seed)
 }
 
 /// How many machines there are, and when there are faults.

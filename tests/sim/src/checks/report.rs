@@ -164,6 +164,16 @@ pub struct Counts {
     pub guarded: u64,
     /// Those that it refused: their locks had been granted to others, who had written.
     pub guarded_refused: u64,
+    /// Items of queues, and those that a take without an outcome may have taken.
+    pub items: u64,
+    /// See above.
+    pub items_in_doubt: u64,
+    /// Additions to counters with an outcome.
+    pub additions: u64,
+    /// Members of double barriers that have entered.
+    pub passages: u64,
+    /// Znodes of caches that were compared with the tree.
+    pub cached: u64,
     /// Walks over the tree through one server at the end, and the znodes on their way.
     pub walks: u64,
     /// See above.
