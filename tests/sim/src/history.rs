@@ -252,18 +252,20 @@ pub struct ServerLog {
 }
 
 /// How much of something a server has, and how much it may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
     /// When.
     pub at: SimTime,
     /// Whose.
     pub server: ServerId,
     /// Of what.
-    pub name: String,
+    pub name: &'static str,
     /// How much.
     pub value: u64,
-    /// The most.
-    pub limit: u64,
+    /// The most; `None` if there is no limit.
+    pub limit: Option<u64>,
+    /// Whether there is none of it when all clients have ended.
+    pub is_of_clients: bool,
 }
 
 /// A time in which a client's machine stood still, its clock too or not.
@@ -328,6 +330,9 @@ pub struct History {
     pub walks: BTreeMap<ServerId, Walk>,
     /// The faults of disks.
     pub strikes: Vec<Strike>,
+    /// From when on and until when no program of a client ran, and servers have noticed that; `None` if
+    /// there was no such time.
+    pub quiet: Option<(SimTime, SimTime)>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.
@@ -429,11 +434,11 @@ impl Recorder {
         self.recording().history.stops.push(Stop { client, from, until });
     }
 
-    /// Notes how much of something a server has.
-    pub fn gauge(&self, server: ServerId, name: &str, value: u64, limit: u64) {
+    /// Notes how much of something a server has now.
+    pub fn gauge(&self, gauge: Gauge) {
         let mut recording = self.recording();
-        let (at, name) = (recording.now, name.to_owned());
-        recording.history.gauges.push(Gauge { at, server, name, value, limit });
+        let at = recording.now;
+        recording.history.gauges.push(Gauge { at, ..gauge });
     }
 
     /// Notes that a client begins to walk over the tree through this server.

@@ -160,6 +160,8 @@ pub struct Counts {
     pub handovers: u64,
     /// Losses that were reported late by clients that had stood still.
     pub losses_slept: u64,
+    /// Znodes in queues of locks whose clients had done with them, and that had to go.
+    pub leftovers: u64,
     /// Writes to guarded resources.
     pub guarded: u64,
     /// Those that it refused: their locks had been granted to others, who had written.
@@ -180,8 +182,10 @@ pub struct Counts {
     pub znodes_walked: u64,
     /// Errors and ends of servers for which a fault of their disk is the reason.
     pub troubles_excused: u64,
-    /// Gauges.
+    /// What servers had of things that are limited, and that was compared with the limit.
     pub gauges: u64,
+    /// The same, where all clients had ended.
+    pub gauges_at_rest: u64,
 }
 
 impl Counts {

@@ -63,7 +63,7 @@ impl Rounds {
 
 /// How long after the order to stop a cache is looked at: the sessions of the others have ended then,
 /// and their ephemeral znodes are gone.
-const QUIET: Duration = Duration::from_secs(20);
+const QUIET: Duration = Duration::from_secs(12);
 
 /// The most znodes that users of a cache create.
 const ZNODES_MAX: u64 = 8;
