@@ -5,6 +5,7 @@
 //! is right if its holder can have seen, at its session's newest zxid, that its turn had come.
 
 mod grants;
+mod leftovers;
 mod orphans;
 mod queue;
 
@@ -72,6 +73,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     fencing(&notes, counts, &mut found);
     waiters(run, &notes, &mut found);
     orphans::check(run, &notes, &queues, &mut found);
+    leftovers::check(run, notes.last.keys().cloned(), &queues, counts, &mut found);
     found
 }
 
