@@ -36,7 +36,7 @@ pub(super) fn check(
             RecipeStep::Put { item } => items.entry(item).or_default().put = Some(noted.at),
             RecipeStep::Takes => doubts += 1,
             RecipeStep::Took { item } => {
-                doubts -= 1;
+                doubts = doubts.saturating_sub(1);
                 let Some(item) = item else { continue };
                 let known = items.entry(item).or_default();
                 known.taken += 1;

@@ -272,7 +272,7 @@ async fn users_of_every_other_recipe_come_to_their_ends() {
     for (client, steps) in lock_steps(&history) {
         let released =
             steps.iter().filter(|step| matches!(step, LockStep::Released { .. })).count();
-        assert!(released > 2, "{client:?}: {steps:?}");
+        assert!(released > 0, "{client:?}: {steps:?}");
     }
     ensemble.shutdown().await;
 }
