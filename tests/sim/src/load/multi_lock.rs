@@ -32,9 +32,10 @@ pub(super) async fn hold_both(
     }
     let &[token, token_of_second] = tokens.as_slice() else { return Ok(()) };
     let was_lost = first.hold(token, span, async { _ = both.lost().await }).await;
-    second.note(match was_lost {
-        true => LockStep::Lost { token: token_of_second },
-        false => LockStep::Releases { token: token_of_second },
+    second.note(if was_lost {
+        LockStep::Lost { token: token_of_second }
+    } else {
+        LockStep::Releases { token: token_of_second }
     });
     first.release(token, was_lost, both.release()).await
 }

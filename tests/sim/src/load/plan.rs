@@ -110,7 +110,7 @@ impl Load {
         for _ in 0..chance.between(0..=1) * chance.between(1..=2) {
             let kind = kinds.swap_remove(chance.place(kinds.len()));
             let clients = usize::try_from(chance.between(2..=3)).unwrap_or(2);
-            self.roles.extend(vec![kind; clients]);
+            self.roles.extend(std::iter::repeat_n(kind, clients));
         }
         self
     }

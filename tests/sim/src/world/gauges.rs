@@ -68,8 +68,5 @@ fn count(count: usize) -> u64 {
 }
 
 fn integer(metric: &Metric) -> Option<u64> {
-    match metric.value {
-        MetricValue::Integer(value) => u64::try_from(value).ok(),
-        _ => None,
-    }
+    if let MetricValue::Integer(value) = metric.value { u64::try_from(value).ok() } else { None }
 }

@@ -38,9 +38,18 @@ impl<'a> Attempts<'a> {
                 }
                 What::ClientDied { client } => {
                     let of_client = attempts.spans.iter_mut().filter(|((it, _), _)| it == client);
-                    of_client.for_each(|(_, spans)| end(spans, record.at));
+                    for (_, spans) in of_client {
+                        end(spans, record.at);
+                    }
                 }
-                _ => {}
+                What::Connected { .. }
+                | What::Disconnected { .. }
+                | What::Called { .. }
+                | What::Returned { .. }
+                | What::Notified { .. }
+                | What::Complained { .. }
+                | What::Recipe { .. }
+                | What::Lock { .. } => {}
             }
         }
         attempts
