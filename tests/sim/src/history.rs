@@ -105,6 +105,15 @@ pub enum What {
         /// What.
         step: LockStep,
     },
+    /// What a user of another recipe has done or learned; check K8.
+    Recipe {
+        /// Who.
+        client: ClientNumber,
+        /// The path of the queue, the counter, the barrier or the tree.
+        path: String,
+        /// What.
+        step: RecipeStep,
+    },
     /// A program was started anew, or ended: its sessions are left to their timeouts.
     ClientDied {
         /// Who.
@@ -157,6 +166,55 @@ pub enum LockStep {
     },
 }
 
+/// A step with a recipe that is not a lock. What a client has begun, and neither ended nor followed by
+/// an end, may have happened or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecipeStep {
+    /// It begins to put an item into a queue; no other item is the same.
+    Puts {
+        /// The item.
+        item: Bytes,
+    },
+    /// The item was put.
+    Put {
+        /// The item.
+        item: Bytes,
+    },
+    /// It begins to take an item.
+    Takes,
+    /// It has taken an item, or has learned that it took none.
+    Took {
+        /// The item.
+        item: Option<Bytes>,
+    },
+    /// It begins to add one to a counter.
+    Adds,
+    /// It has added one.
+    Added {
+        /// What the counter is with it.
+        sum: i64,
+    },
+    /// It begins to enter a double barrier.
+    Enters {
+        /// How many have to enter it.
+        members: usize,
+    },
+    /// It is inside, and so are the others.
+    Entered {
+        /// Its session.
+        session: SessionId,
+    },
+    /// It begins to leave.
+    Leaves,
+    /// It has left, and so have the others.
+    Left,
+    /// A cache of the tree follows it, and has these znodes: their last writes and their data.
+    Shows {
+        /// By their paths.
+        znodes: BTreeMap<String, (Zxid, Bytes)>,
+    },
+}
+
 /// An entry of the log that a server has applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -194,18 +252,20 @@ pub struct ServerLog {
 }
 
 /// How much of something a server has, and how much it may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
     /// When.
     pub at: SimTime,
     /// Whose.
     pub server: ServerId,
     /// Of what.
-    pub name: String,
+    pub name: &'static str,
     /// How much.
     pub value: u64,
-    /// The most.
-    pub limit: u64,
+    /// The most; `None` if there is no limit.
+    pub limit: Option<u64>,
+    /// Whether there is none of it when all clients have ended.
+    pub is_of_clients: bool,
 }
 
 /// A time in which a client's machine stood still, its clock too or not.
@@ -270,6 +330,9 @@ pub struct History {
     pub walks: BTreeMap<ServerId, Walk>,
     /// The faults of disks.
     pub strikes: Vec<Strike>,
+    /// From when on and until when no program of a client ran, and servers have noticed that; `None` if
+    /// there was no such time.
+    pub quiet: Option<(SimTime, SimTime)>,
     /// From when on no fault was under way; the end of the run follows.
     pub healed_at: SimTime,
     /// When the run ended.
@@ -371,11 +434,11 @@ impl Recorder {
         self.recording().history.stops.push(Stop { client, from, until });
     }
 
-    /// Notes how much of something a server has.
-    pub fn gauge(&self, server: ServerId, name: &str, value: u64, limit: u64) {
+    /// Notes how much of something a server has now.
+    pub fn gauge(&self, gauge: Gauge) {
         let mut recording = self.recording();
-        let (at, name) = (recording.now, name.to_owned());
-        recording.history.gauges.push(Gauge { at, server, name, value, limit });
+        let at = recording.now;
+        recording.history.gauges.push(Gauge { at, ..gauge });
     }
 
     /// Notes that a client begins to walk over the tree through this server.

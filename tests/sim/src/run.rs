@@ -28,6 +28,9 @@ const FAULTS_S: u64 = 45;
 const HEAL: Duration = Duration::from_secs(20);
 /// How long clients have to end then.
 const FINISH: Duration = Duration::from_secs(30);
+/// How long behind the end of the last client servers may have something for one: until they notice
+/// that a connection has ended.
+const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// How long clients have to walk over the tree then.
 const WALK: Duration = Duration::from_secs(20);
 
@@ -85,7 +88,12 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
     let entry_commands_max = chance.one_of(&[1, 4, 256]).copied().unwrap_or(256);
     let tick_ms = chance.one_of(&[500, 1000, 2000]).copied().unwrap_or(1000);
     let retain = chance.one_of(&[1, 3]).copied().unwrap_or(3);
+    let requests_max = draw_requests_max(seed);
     move |config| {
+        if let Some((of_connection, of_all)) = requests_max {
+            config.limits.connection_requests_max = of_connection;
+            config.limits.requests_max = of_all;
+        }
         config.snapshot.commands = commands;
         config.snapshot.log_percent = 0;
         config.snapshot.retain = retain;
@@ -100,6 +108,15 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
         config.znodes.ttl_enabled = true;
         config.znodes.reap_interval_ms = 2000;
     }
+}
+
+/// In some runs so few requests of a connection, and of all, that they have to wait for each other.
+fn draw_requests_max(seed: u64) -> Option<(usize, usize)> {
+    let mut chance = Chance::of(seed, "limits");
+    let is_narrow = chance.permille(250);
+    let of_connection = chance.one_of(&[1, 3, 10]).copied()?;
+    let of_all = chance.one_of(&[3, 10, 30]).copied()?;
+    is_narrow.then_some((of_connection, of_all))
 }
 
 fn draw_servers(chance: &mut Chance) -> u8 {
@@ -130,15 +147,16 @@ fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let load = Load::draw(seed);
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
-        return load;
+        return load.with_recipes(seed);
     }
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
-    load.with_reconfig(ReconfigPlan {
+    let plan = ReconfigPlan {
         lines: (1..=servers).map(ServerId).map(line).collect(),
         digest: Some(SUPER_CREDENTIALS.to_owned()),
         servers_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
-    })
+    };
+    load.with_reconfig(plan).with_recipes(seed)
 }
 
 /// How many machines there are, and when there are faults.
@@ -218,9 +236,11 @@ pub fn run(options: &Options) -> Outcome {
     nemesis.heal(&mut world);
     restart_clients(&mut world, &mut nemesis, (seed, &load), (&mut lives, &stopped));
     let healed_at = world.now();
-    finish(&mut world, &mut nemesis, healed_at, &stop);
+    let ended_at = finish(&mut world, &mut nemesis, healed_at, &stop);
+    let quiet = ended_at.map(|ended_at| (ended_at + NOTICED_WITHIN, world.now()));
     walk(&mut world, &mut nemesis, (seed, clients));
     let mut history = world.recorder.take();
+    history.quiet = quiet.filter(|(from, to)| from < to);
     history.healed_at = healed_at;
     history.ended_at = world.now();
     let marks = trace::take_marks();
@@ -257,13 +277,14 @@ fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Tro
     all
 }
 
-/// The time in which nothing fails any more: the load goes on, then it ends.
+/// The time in which nothing fails any more: the load goes on, then it ends. Returns when the last
+/// client has ended, if all have.
 fn finish(
     world: &mut World,
     nemesis: &mut Nemesis,
     healed_at: SimTime,
     stop: &watch::Sender<bool>,
-) {
+) -> Option<SimTime> {
     trace::of("run");
     trace::line(format_args!("all faults have ended"));
     while world.now() < healed_at + HEAL {
@@ -272,10 +293,15 @@ fn finish(
     }
     stop.send_replace(true);
     let end = world.now() + FINISH;
+    let mut ended_at = None;
     while world.now() < end {
         world.step();
         nemesis.work(world);
+        if ended_at.is_none() && world.clients_are_done() {
+            ended_at = Some(world.now());
+        }
     }
+    ended_at
 }
 
 /// A client for each server walks over the tree through it.

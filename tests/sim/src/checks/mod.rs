@@ -10,7 +10,7 @@
 //! | K5 | nothing is left behind |
 //! | K6 | a loss is reported before the lock is granted to another client |
 //! | K7 | the grants of a fair lock come in the order of its queue |
-//! | K8 | readers and semaphores keep the rules of their kinds: as K3 and K7 |
+//! | K8 | readers and semaphores keep the rules of their kinds: as K3 and K7; so do the recipes that are not locks |
 
 mod alone;
 mod bounded;
@@ -21,6 +21,7 @@ mod linearizable;
 mod locks;
 mod once;
 mod reads;
+mod recipes;
 mod replies;
 mod report;
 mod run;
@@ -43,7 +44,7 @@ const VIOLATIONS_MAX: usize = 20;
 
 type Check = fn(&Run<'_>, &mut Counts) -> Vec<Violation>;
 
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 16] = [
     same_log::check,
     complaints::check,
     zxids::check,
@@ -56,6 +57,7 @@ const CHECKS: [Check; 15] = [
     watches::check,
     sessions::check,
     locks::check,
+    recipes::check,
     convergence::check,
     walks::check,
     bounded::check,

@@ -160,18 +160,32 @@ pub struct Counts {
     pub handovers: u64,
     /// Losses that were reported late by clients that had stood still.
     pub losses_slept: u64,
+    /// Znodes in queues of locks whose clients had done with them, and that had to go.
+    pub leftovers: u64,
     /// Writes to guarded resources.
     pub guarded: u64,
     /// Those that it refused: their locks had been granted to others, who had written.
     pub guarded_refused: u64,
+    /// Items of queues, and those that a take without an outcome may have taken.
+    pub items: u64,
+    /// See above.
+    pub items_in_doubt: u64,
+    /// Additions to counters with an outcome.
+    pub additions: u64,
+    /// Members of double barriers that have entered.
+    pub passages: u64,
+    /// Znodes of caches that were compared with the tree.
+    pub cached: u64,
     /// Walks over the tree through one server at the end, and the znodes on their way.
     pub walks: u64,
     /// See above.
     pub znodes_walked: u64,
     /// Errors and ends of servers for which a fault of their disk is the reason.
     pub troubles_excused: u64,
-    /// Gauges.
+    /// What servers had of things that are limited, and that was compared with the limit.
     pub gauges: u64,
+    /// The same, where all clients had ended.
+    pub gauges_at_rest: u64,
 }
 
 impl Counts {

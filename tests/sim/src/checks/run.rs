@@ -200,7 +200,10 @@ impl<'a> Run<'a> {
                 let zxid = *zxid;
                 link.arrivals.push(Arrival::Event(Notice { at, place, zxid, event }));
             }
-            What::Complained { .. } | What::Lock { .. } | What::ClientDied { .. } => {}
+            What::Complained { .. }
+            | What::Lock { .. }
+            | What::Recipe { .. }
+            | What::ClientDied { .. } => {}
         }
     }
 

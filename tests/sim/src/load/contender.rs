@@ -107,7 +107,7 @@ impl Contender {
     }
 
     /// Writes to the resource in the beginning, in the end and in between.
-    async fn work(&self, token: i64, span: Duration) {
+    pub(super) async fn work(&self, token: i64, span: Duration) {
         const WRITES: u32 = 4;
         let begun_at = Instant::now();
         for part in 0..=WRITES {
@@ -125,7 +125,7 @@ impl Contender {
 
     /// A write that was under way when the lock was lost comes to the resource later: at once, or when
     /// others may have had the lock long since.
-    fn write_late(&self, token: i64) {
+    pub(super) fn write_late(&self, token: i64) {
         let eighths = u32::try_from(token.rem_euclid(16)).unwrap_or(0);
         let (delay, late) = (self.timeout * eighths / 8, self.clone());
         tokio::spawn(async move {

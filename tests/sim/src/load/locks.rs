@@ -15,6 +15,7 @@ use super::chance::Chance;
 use super::contender::{Contender, draw_hold};
 use super::resource::GuardedResources;
 use super::stop::{is_stopped, rest};
+use super::{multi_lock, selector};
 use crate::history::What;
 use crate::load::ClientMachine;
 
@@ -31,12 +32,19 @@ pub enum Recipe {
     Latch,
     /// [`SimpleLock`].
     Simple,
+    /// [`MultiLock`](zoolet_client::recipes::MultiLock) of two mutexes, of which the second is the
+    /// first of other contenders.
+    Multi,
+    /// [`LeaderSelector`](zoolet_client::recipes::LeaderSelector).
+    Selector,
 }
 
 impl Recipe {
-    /// Every recipe.
+    /// The recipes of [`Load::draw`](super::Load::draw).
     pub const ALL: &[Self] =
         &[Self::Mutex, Self::ReadWrite, Self::Semaphore(2), Self::Latch, Self::Simple];
+    /// Those of [`Load::with_recipes`](super::Load::with_recipes).
+    pub const MORE: &[Self] = &[Self::Multi, Self::Selector];
 
     /// The path of one of its locks.
     pub fn path(self, number: u64) -> String {
@@ -46,6 +54,8 @@ impl Recipe {
             Self::Semaphore(permits) => format!("/locks/semaphore-{permits}-{number}"),
             Self::Latch => format!("/locks/latch-{number}"),
             Self::Simple => format!("/simple-{number}"),
+            Self::Multi => format!("/locks/multi-{number}"),
+            Self::Selector => format!("/locks/selector-{number}"),
         }
     }
 }
@@ -101,25 +111,35 @@ pub(super) async fn contend(
         let plan = LockPlan { timeout: granted, ..plan.clone() };
         let mut is_over = false;
         while !is_over && !is_stopped(stop) {
-            let lock = recipe.path(chance.between(0..=plan.locks.saturating_sub(1)));
-            let contender = plan.contender(machine, lock, stop);
-            is_over = match attempt(&client, recipe, contender, chance).await {
+            let number = chance.between(0..=plan.locks.saturating_sub(1));
+            let contender = plan.contender(machine, recipe.path(number), stop);
+            let second = Recipe::Multi.path(number + 1);
+            is_over = match attempt(&client, recipe, (contender, second), chance).await {
                 Ok(()) => false,
                 Err(error) => error.ends_session(),
             };
             rest(stop, chance.up_to(plan.think)).await;
         }
-        if chance.one_in(2) || !is_stopped(stop) {
-            // Without a server it waits: the session's timeout ends that.
-            let _ = timeout(plan.timeout, client.close()).await;
-        } else {
-            let _ = timeout(plan.timeout, client.detach()).await;
-            machine.recorder.note(What::ClientDied { client: machine.client });
-        }
+        end(machine, client, plan.timeout, chance.one_in(2) || !is_stopped(stop)).await;
     }
 }
 
-async fn connect(machine: &ClientMachine, plan: &LockPlan, chance: &mut Chance) -> Option<Client> {
+/// Closes the session, or leaves it to its timeout.
+pub(super) async fn end(machine: &ClientMachine, client: Client, limit: Duration, closes: bool) {
+    if closes {
+        // Without a server it waits: the session's timeout ends that.
+        let _ = timeout(limit, client.close()).await;
+    } else {
+        let _ = timeout(limit, client.detach()).await;
+        machine.recorder.note(What::ClientDied { client: machine.client });
+    }
+}
+
+pub(super) async fn connect(
+    machine: &ClientMachine,
+    plan: &LockPlan,
+    chance: &mut Chance,
+) -> Option<Client> {
     let servers: Vec<&str> = machine.servers.iter().map(|(_, address)| address.as_str()).collect();
     let options = ClientOptions::new()
         .session_timeout(plan.timeout)
@@ -143,11 +163,11 @@ impl Connector for Shared {
     }
 }
 
-/// Takes the lock once, holds it and gives it back.
+/// Takes the lock once, holds it and gives it back; with it, if it is of two, the second.
 async fn attempt(
     client: &Client,
     recipe: Recipe,
-    mut contender: Contender,
+    (mut contender, second): (Contender, String),
     chance: &mut Chance,
 ) -> Result<(), Error> {
     let is_reader = recipe == Recipe::ReadWrite && chance.one_in(2);
@@ -157,6 +177,11 @@ async fn attempt(
     let (path, options) = (contender.lock.as_str(), LockOptions::new().data("load"));
     let taken = match recipe {
         Recipe::Latch => return lead(&contender, client, limit, hold).await,
+        Recipe::Selector => return selector::lead(&contender, client, limit, hold).await,
+        Recipe::Multi => {
+            let second = Contender { lock: second, ..contender.clone() };
+            return multi_lock::hold_both(client, [&contender, &second], limit, hold).await;
+        }
         Recipe::Mutex => {
             contender.waits("mutex");
             let lock = Mutex::with_options(client, path, options);

@@ -10,12 +10,15 @@ mod curator;
 mod data;
 mod driver;
 pub mod locks;
+mod multi_lock;
 pub mod operations;
 mod plan;
 mod reconfig;
 mod resource;
+mod selector;
 pub mod session;
 mod stop;
+pub mod structures;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -66,6 +69,10 @@ impl Load {
             let contending = locks::contend(&machine, recipe, &self.locks, &stop, &mut chance);
             return Box::pin(contending).await;
         }
+        if let Role::Structure(structure) = role {
+            let using = structures::run(&machine, structure, &self, &stop, &mut chance);
+            return Box::pin(using).await;
+        }
         let options = self.session_options(&machine, &mut chance);
         let pace = Pace { think: self.think, disturb_one_in: self.disturb_one_in };
         let mut worker = Worker::start(options, pace, chance, stop.clone());
@@ -84,8 +91,8 @@ impl Load {
                     reconfig::reconfigure(&mut worker, plan).await;
                 }
             }
-            // Has a client of its own, above.
-            Role::Recipe(_) => {}
+            // They have clients of their own, above.
+            Role::Recipe(_) | Role::Structure(_) => {}
         }
         worker.end().await;
     }

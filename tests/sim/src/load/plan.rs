@@ -8,6 +8,7 @@ use super::locks::{LockPlan, Recipe};
 use super::operations::{Mix, draw_paths};
 use super::reconfig::ReconfigPlan;
 use super::resource::GuardedResources;
+use super::structures::{Rounds, Structure};
 use crate::history::ClientNumber;
 
 /// What one client is there for.
@@ -27,6 +28,8 @@ pub enum Role {
     Mirror,
     /// Locks by a recipe of zoolet's client.
     Recipe(Recipe),
+    /// Another recipe of it.
+    Structure(Structure),
     /// Locks in Curator's form over a raw session.
     Curator,
     /// Changes of the ensemble.
@@ -51,6 +54,8 @@ pub struct Load {
     pub disturb_one_in: u64,
     /// How lock contenders go about it.
     pub locks: LockPlan,
+    /// The rounds of the double barrier.
+    pub rounds: Rounds,
     /// What is reconfigured; see [`Load::with_reconfig`].
     pub reconfig: Option<ReconfigPlan>,
 }
@@ -78,6 +83,7 @@ impl Load {
                 timeout,
                 think: Duration::from_millis(think_ms * 5),
             },
+            rounds: Rounds::default(),
             reconfig: None,
         }
     }
@@ -91,6 +97,21 @@ impl Load {
     pub fn with_reconfig(mut self, plan: ReconfigPlan) -> Self {
         self.roles.push(Role::Reconfig);
         self.reconfig = Some(plan);
+        self
+    }
+
+    /// The same load, and in half of all seeds a few more clients of other recipes. They come last and
+    /// have chance of their own, so that the other clients ask for the same as without them.
+    pub fn with_recipes(mut self, seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 0x2EC1);
+        let structures = Structure::ALL.iter().map(|structure| Role::Structure(*structure));
+        let mut kinds: Vec<Role> = structures.collect();
+        kinds.extend(Recipe::MORE.iter().map(|recipe| Role::Recipe(*recipe)));
+        for _ in 0..chance.between(0..=1) * chance.between(1..=2) {
+            let kind = kinds.swap_remove(chance.place(kinds.len()));
+            let clients = usize::try_from(chance.between(2..=3)).unwrap_or(2);
+            self.roles.extend(std::iter::repeat_n(kind, clients));
+        }
         self
     }
 
@@ -162,5 +183,20 @@ mod tests {
             roles.extend(load.roles);
         }
         assert_eq!(roles.len(), 7 + Recipe::ALL.len(), "{roles:?}");
+    }
+
+    #[test]
+    fn other_recipes_come_behind_the_clients_of_half_of_all_seeds() {
+        let mut more = BTreeSet::new();
+        let mut without = 0;
+        for seed in 0..300 {
+            let (few, many) = (Load::draw(seed), Load::draw(seed).with_recipes(seed));
+            assert_eq!(many.roles.get(..few.roles.len()), Some(few.roles.as_slice()));
+            let behind = many.roles.get(few.roles.len()..).unwrap();
+            without += usize::from(behind.is_empty());
+            more.extend(behind.iter().copied());
+        }
+        assert_eq!(more.len(), Structure::ALL.len() + Recipe::MORE.len(), "{more:?}");
+        assert!((100..200).contains(&without), "{without}");
     }
 }

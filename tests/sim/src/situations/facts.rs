@@ -59,6 +59,7 @@ impl<'a> Facts<'a> {
                 | What::Notified { .. }
                 | What::Complained { .. }
                 | What::Lock { .. }
+                | What::Recipe { .. }
                 | What::ClientDied { .. } => {}
             }
         }

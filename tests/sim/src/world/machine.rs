@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep_until};
 
 use super::clock::MachineClock;
@@ -32,6 +33,7 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 struct Life {
     runtime: Runtime,
+    main: JoinHandle<()>,
     clock: MachineClock,
     /// `local_ns` at its begin.
     began_ns: u64,
@@ -62,13 +64,18 @@ impl Machine {
         let Ok(runtime) = runtime else { return };
         let base = runtime.block_on(async { Instant::now() });
         let clock = MachineClock::new(base, self.local_ns / 1_000_000, self.wall_offset_ms);
-        runtime.spawn(program(clock.clone()));
+        let main = runtime.spawn(program(clock.clone()));
         self.is_stopped = false;
-        self.life = Some(Life { runtime, clock, began_ns: self.local_ns, missed: false });
+        self.life = Some(Life { runtime, main, clock, began_ns: self.local_ns, missed: false });
     }
 
     pub(crate) fn runs(&self) -> bool {
         self.life.is_some()
+    }
+
+    /// Whether its program has come to its end, or was ended.
+    pub(crate) fn is_done(&self) -> bool {
+        self.life.as_ref().is_none_or(|life| life.main.is_finished())
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -6,6 +6,7 @@
 //! its way, and the next machine has its step. So a run has one thread and one order.
 
 mod clock;
+mod gauges;
 mod machine;
 mod server;
 
@@ -152,6 +153,11 @@ impl World {
     /// The machine of a client.
     pub(crate) fn client(&mut self, client: u8) -> Option<&mut Machine> {
         self.clients.get_mut(&client_machine(client))
+    }
+
+    /// Whether the programs of all clients have come to their ends.
+    pub(crate) fn clients_are_done(&self) -> bool {
+        self.clients.values().all(Machine::is_done)
     }
 
     /// Takes a step.

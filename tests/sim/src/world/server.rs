@@ -12,6 +12,7 @@ use zoolet_server::internals::{Node, Seams, Watched, Witness, work_here};
 use zoolet_storage::{Image, LogPosition, MemoryDisk, Survival, Wal};
 
 use super::clock::MachineClock;
+use super::gauges::Gauges;
 use super::machine::Machine;
 use crate::SimTime;
 use crate::chance::{Chance, SimEntropy};
@@ -185,8 +186,9 @@ impl Server {
             watched: Watched::by(Arc::new(witness)),
         };
         let (config, state) = (self.config.clone(), Arc::clone(&self.state));
+        let gauges = Gauges::new(self.id, recorder.clone(), config.limits.clone());
         let stop = self.stop.subscribe();
-        self.machine.start(|clock| live(config, seams(clock), state, stop));
+        self.machine.start(|clock| live(config, seams(clock), (state, gauges), stop));
     }
 
     /// Asks it to end in good order.
@@ -290,7 +292,7 @@ impl Server {
 async fn live(
     config: ServerConfig,
     seams: Seams,
-    state: Arc<Mutex<State>>,
+    (state, gauges): (Arc<Mutex<State>>, Gauges),
     mut stop: watch::Receiver<bool>,
 ) {
     work_here();
@@ -306,6 +308,7 @@ async fn live(
         biased;
         why = node.fatal() => Some(why),
         _ = stop.wait_for(|stop| *stop) => None,
+        never = gauges.read_on(node.reports()) => match never {},
     };
     if let Some(why) = why {
         drop(node);

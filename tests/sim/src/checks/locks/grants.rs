@@ -91,7 +91,8 @@ impl Notes {
                 What::Connected { .. }
                 | What::Disconnected { .. }
                 | What::Called { .. }
-                | What::Complained { .. } => {}
+                | What::Complained { .. }
+                | What::Recipe { .. } => {}
             }
         }
         notes

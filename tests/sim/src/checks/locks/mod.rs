@@ -5,6 +5,7 @@
 //! is right if its holder can have seen, at its session's newest zxid, that its turn had come.
 
 mod grants;
+mod leftovers;
 mod orphans;
 mod queue;
 
@@ -25,6 +26,8 @@ const K3: &str = "K3 one holder";
 const K4: &str = "K4 granted soon";
 const K6: &str = "K6 loss first";
 const K7: &str = "K7 queue order";
+/// The mode of those who have two locks or none: a grant of one lock is noted with that of the other.
+const MULTI: &str = "multi";
 
 /// A grant whose znode was found in the log.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     fencing(&notes, counts, &mut found);
     waiters(run, &notes, &mut found);
     orphans::check(run, &notes, &queues, &mut found);
+    leftovers::check(run, notes.last.keys().cloned(), &queues, counts, &mut found);
     found
 }
 
@@ -151,7 +155,7 @@ fn too_early(run: &Run<'_>, grant: &Grant, turn: Zxid) -> Option<String> {
 fn soon(run: &Run<'_>, grant: &Grant, turn: Zxid, found: &mut Vec<Violation>) {
     let Some(one) = run.model.transaction(turn) else { return };
     let due = one.first_at + run.options.grants_within;
-    if one.first_at >= run.history.healed_at && grant.at > due {
+    if grant.mode != MULTI && one.first_at >= run.history.healed_at && grant.at > due {
         let what =
             format!("{}: its turn had come with {turn} at {}", grant.describe(), one.first_at);
         found.push(Violation { promise: K4, at: grant.at, what });
@@ -325,7 +329,7 @@ fn fencing(notes: &Notes, counts: &mut Counts, found: &mut Vec<Violation>) {
 
 /// K4: who waits at the end, waits for someone.
 fn waiters(run: &Run<'_>, notes: &Notes, found: &mut Vec<Violation>) {
-    for ((client, lock), wait) in &notes.waits {
+    for ((client, lock), wait) in notes.waits.iter().filter(|(_, wait)| wait.mode != MULTI) {
         let is_held =
             notes.grants.iter().any(|grant| grant.lock == *lock && grant.over().is_none());
         let last = notes.last.get(lock).copied().unwrap_or_default();

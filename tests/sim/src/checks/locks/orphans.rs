@@ -7,20 +7,14 @@ use zoolet_jute::SessionId;
 use super::grants::Notes;
 use super::queue::Queues;
 use crate::checks::{Run, Violation};
-use crate::history::ClientNumber;
+use crate::history::{ClientNumber, LockStep, What};
 
-const K5: &str = "K5 nothing left";
+pub(super) const K5: &str = "K5 nothing left";
 
 /// Looks at the queues at the end of the run. A znode there must be of a client that holds or waits,
 /// or be younger than a client needs to clean up.
 pub(super) fn check(run: &Run<'_>, notes: &Notes, queues: &Queues, found: &mut Vec<Violation>) {
-    let mut clients: BTreeMap<SessionId, ClientNumber> = BTreeMap::new();
-    for granted in run.links.values().filter_map(|link| link.granted) {
-        clients.insert(granted.session, granted.client);
-    }
-    for grant in &notes.grants {
-        clients.insert(grant.session, grant.client);
-    }
+    let clients = clients(run);
     for (lock, directory) in
         notes.last.keys().flat_map(|lock| directories(lock).map(|directory| (lock, directory)))
     {
@@ -45,6 +39,19 @@ pub(super) fn check(run: &Run<'_>, notes: &Notes, queues: &Queues, found: &mut V
             }
         }
     }
+}
+
+/// Whose the sessions are that are known.
+pub(super) fn clients(run: &Run<'_>) -> BTreeMap<SessionId, ClientNumber> {
+    let links = run.links.values().filter_map(|link| link.granted);
+    let mut clients: BTreeMap<SessionId, ClientNumber> =
+        links.map(|granted| (granted.session, granted.client)).collect();
+    for record in &run.history.records {
+        if let What::Lock { client, step: LockStep::Granted { session, .. }, .. } = &record.what {
+            clients.insert(*session, *client);
+        }
+    }
+    clients
 }
 
 /// Where the contenders for a lock have their znodes: below it, or below two znodes of a semaphore.

@@ -2,7 +2,7 @@
 
 use zoolet_jute::{Reply, SessionId};
 
-use super::{Client, Story, accepted, create, delete, get_data, refused, without};
+use super::{Client, Story, accepted, create, delete, get_data, refused, set_data, without};
 use crate::SimTime;
 use crate::history::{ClientNumber, History, LockStep, Stop, What};
 
@@ -291,4 +291,37 @@ fn a_grant_that_takes_long_is_found() {
     accepted(&bad);
     bad.healed_at = SimTime::from_ms(0);
     refused(&bad, "K4 granted soon");
+}
+
+/// One who gives up, or dies, and leaves its place behind while others go on.
+fn left_behind(ends: impl Fn(&mut Story, Client), span_ms: u64, is_steady: bool) -> History {
+    let (mut story, [one, two, _]) = story();
+    let first = waits(&mut story, one, "_c_1-lock-", "mutex");
+    granted(&mut story, &first);
+    ends(&mut story, one);
+    let step_ms = if is_steady { 500 } else { 2500 };
+    for _ in 0..span_ms / step_ms {
+        story.wait(step_ms);
+        story.write(two, set_data(LOCK, "on"));
+    }
+    story.write(one, delete(&first.path));
+    story.end()
+}
+
+#[test]
+fn what_a_contender_leaves_behind_is_found_while_the_run_goes_on() {
+    let releases = |story: &mut Story, client: Client| {
+        let token = story.state.last_zxid.0;
+        story.lock(client.number.0, LOCK, LockStep::Releases { token });
+    };
+    let dies =
+        |story: &mut Story, client: Client| story.note(What::ClientDied { client: client.number });
+    // Twice the timeout, and ten seconds to find the session.
+    assert_eq!(accepted(&left_behind(releases, 17_000, true)).leftovers, 1);
+    refused(&left_behind(releases, 20_000, true), "K5 nothing left");
+    refused(&left_behind(dies, 20_000, true), "K5 nothing left");
+    // Without a leader that works, nothing can be cleaned up.
+    accepted(&left_behind(releases, 40_000, false));
+    // Who holds a lock does not leave it behind.
+    assert_eq!(accepted(&left_behind(|_, _| (), 40_000, true)).leftovers, 0);
 }

@@ -4,6 +4,7 @@ use zoolet_jute::{ErrorCode, Reply, Stat, Xid, Zxid};
 use zoolet_replica::ServerId;
 
 use super::{Client, Story, accepted, create, get_data, refused, set_data};
+use crate::SimTime;
 use crate::history::{Gauge, History, ServerLog};
 
 fn story() -> (Story, Client) {
@@ -201,16 +202,34 @@ fn xids_that_begin_anew_with_a_connection_are_kept_apart_by_their_attachments() 
 fn what_is_over_its_limit_is_found() {
     let (story, _) = story();
     let mut history = story.end();
-    let gauge = |value| Gauge {
-        at: history.ended_at,
-        server: ServerId(1),
-        name: "entries".to_owned(),
-        value,
-        limit: 10,
-    };
-    let (fine, over) = (gauge(10), gauge(11));
+    let fine = gauge(history.ended_at, 10);
     history.gauges.push(fine);
     assert_eq!(accepted(&history).gauges, 1);
-    history.gauges.push(over);
+    history.gauges.push(Gauge { value: 11, ..fine });
     refused(&history, "bounded");
+    history.gauges.pop();
+    history.gauges.push(Gauge { value: 11, limit: None, ..fine });
+    accepted(&history);
+}
+
+#[test]
+fn what_is_left_of_clients_that_have_ended_is_found() {
+    let (story, _) = story();
+    let mut history = story.end();
+    let (from, to) = (history.healed_at, history.ended_at);
+    let fine = gauge(from, 3);
+    history.gauges.push(fine);
+    assert_eq!(accepted(&history).gauges_at_rest, 0);
+    history.quiet = Some((from, to));
+    refused(&history, "bounded");
+    history.gauges = vec![Gauge { is_of_clients: false, ..fine }, Gauge { value: 0, ..fine }];
+    assert_eq!(accepted(&history).gauges_at_rest, 1);
+    // Not before, and not behind it: other clients have begun then.
+    history.gauges.push(gauge(to, 3));
+    accepted(&history);
+}
+
+fn gauge(at: SimTime, value: u64) -> Gauge {
+    let (server, limit) = (ServerId(1), Some(10));
+    Gauge { at, server, name: "requests", value, limit, is_of_clients: true }
 }

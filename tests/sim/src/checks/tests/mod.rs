@@ -7,6 +7,7 @@ mod complaints;
 mod locks;
 mod log;
 mod long;
+mod recipes;
 mod sessions;
 mod walks;
 mod watches;

@@ -13,9 +13,10 @@ use zoolet_replica::ServerId;
 use zoolet_server::embed::Ensemble;
 
 use super::check_sane;
-use crate::history::{ClientNumber, History, LockStep, Recorder, What};
+use crate::history::{ClientNumber, History, LockStep, RecipeStep, Recorder, What};
 use crate::load::locks::Recipe;
 use crate::load::operations::Mix;
+use crate::load::structures::Structure;
 use crate::load::{ClientMachine, Load, ReconfigPlan, Role, SUPER_CREDENTIALS, SUPER_DIGEST};
 
 /// Three servers, and the lines of their list of members.
@@ -246,5 +247,32 @@ async fn servers_leave_and_join_under_load() {
     let done = |what: &What| matches!(what, What::Returned { call, result: Ok(_), .. } if changes.contains(call));
     let done = history.records.iter().filter(|record| done(&record.what)).count();
     assert!(done > 2, "{done} of {} changes", changes.len());
+    ensemble.shutdown().await;
+}
+
+#[tokio::test]
+async fn users_of_every_other_recipe_come_to_their_ends() {
+    let (ensemble, _) = ensemble().await;
+    let structures = Structure::ALL.iter().map(|structure| Role::Structure(*structure));
+    let more = Recipe::MORE.iter().map(|recipe| Role::Recipe(*recipe));
+    let roles: Vec<Role> = structures.chain(more).flat_map(|role| [role; 2]).collect();
+    let history = run(&brisk(roles), &ensemble, Duration::from_secs(6)).await;
+    let steps = |is: fn(&RecipeStep) -> bool| {
+        let of = |what: &What| matches!(what, What::Recipe { step, .. } if is(step));
+        history.records.iter().filter(|record| of(&record.what)).count()
+    };
+    let took = steps(|step| matches!(step, RecipeStep::Took { item: Some(_) }));
+    let added = steps(|step| matches!(step, RecipeStep::Added { .. }));
+    let left = steps(|step| matches!(step, RecipeStep::Left));
+    let shown = steps(
+        |step| matches!(step, RecipeStep::Shows { znodes } if znodes.contains_key("/recipes/tree")),
+    );
+    assert!(took > 20 && added > 20 && left > 4, "{took}, {added}, {left}");
+    assert_eq!(shown, 2);
+    for (client, steps) in lock_steps(&history) {
+        let released =
+            steps.iter().filter(|step| matches!(step, LockStep::Released { .. })).count();
+        assert!(released > 0, "{client:?}: {steps:?}");
+    }
     ensemble.shutdown().await;
 }

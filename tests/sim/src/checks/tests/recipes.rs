@@ -1,0 +1,257 @@
+//! K8: queues, counters, double barriers and caches.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zoolet_jute::{Request, SetDataRequest, Zxid};
+
+use super::{Client, Story, accepted, create, delete, refused, without};
+use crate::history::{History, RecipeStep, What};
+
+const QUEUE: &str = "/queue";
+const COUNTER: &str = "/counter";
+const BARRIER: &str = "/barrier";
+const TREE: &str = "/tree";
+
+fn note(story: &mut Story, client: Client, path: &str, step: RecipeStep) {
+    story.note(What::Recipe { client: client.number, path: path.to_owned(), step });
+}
+
+fn item(name: &'static str) -> Bytes {
+    Bytes::from_static(name.as_bytes())
+}
+
+fn put(story: &mut Story, client: Client, name: &'static str) {
+    note(story, client, QUEUE, RecipeStep::Puts { item: item(name) });
+    let path = format!("{QUEUE}/{name}");
+    story.create(client, &path, 0);
+    let data = Some(item(name));
+    story.write(client, Request::SetData(SetDataRequest { path, data, version: -1 }));
+    note(story, client, QUEUE, RecipeStep::Put { item: item(name) });
+}
+
+fn take(story: &mut Story, client: Client, name: &'static str) {
+    note(story, client, QUEUE, RecipeStep::Takes);
+    story.write(client, delete(&format!("{QUEUE}/{name}")));
+    note(story, client, QUEUE, RecipeStep::Took { item: Some(item(name)) });
+}
+
+fn pair(path: &str) -> (Story, Client, Client) {
+    let mut story = Story::new();
+    let (one, two) = (story.connect(1, 1), story.connect(2, 2));
+    story.create(one, path, 0);
+    (story, one, two)
+}
+
+/// Two items, of which one is taken and one is left.
+fn queue() -> History {
+    let (mut story, one, two) = pair(QUEUE);
+    put(&mut story, one, "a");
+    put(&mut story, one, "b");
+    take(&mut story, two, "a");
+    note(&mut story, two, QUEUE, RecipeStep::Takes);
+    note(&mut story, two, QUEUE, RecipeStep::Took { item: None });
+    story.end()
+}
+
+fn added_record(history: &History, step: RecipeStep) -> History {
+    let mut history = history.clone();
+    let is_recipe = |what: &What| matches!(what, What::Recipe { .. });
+    let like = history.records.iter().rev().find(|record| is_recipe(&record.what)).unwrap();
+    let mut record = like.clone();
+    let What::Recipe { step: of_record, .. } = &mut record.what else { panic!("{record:?}") };
+    *of_record = step;
+    history.records.push(record);
+    history
+}
+
+#[test]
+fn items_that_are_taken_once_or_left_are_accepted() {
+    assert_eq!(accepted(&queue()).items, 2);
+}
+
+#[test]
+fn an_item_that_is_taken_twice_is_refused() {
+    let twice = RecipeStep::Took { item: Some(item("a")) };
+    let history = added_record(&added_record(&queue(), RecipeStep::Takes), twice);
+    refused(&history, "K8 queue");
+}
+
+#[test]
+fn an_item_that_is_taken_and_left_is_refused() {
+    let left = RecipeStep::Took { item: Some(item("b")) };
+    refused(&added_record(&added_record(&queue(), RecipeStep::Takes), left), "K8 queue");
+}
+
+#[test]
+fn an_item_that_no_client_has_put_is_refused() {
+    let foreign = RecipeStep::Took { item: Some(item("c")) };
+    refused(&added_record(&added_record(&queue(), RecipeStep::Takes), foreign), "K8 queue");
+}
+
+#[test]
+fn an_item_is_lost_unless_a_take_has_no_outcome() {
+    let took = |what: &What| {
+        let What::Recipe { step, .. } = what else { return false };
+        matches!(step, RecipeStep::Took { item: Some(_) })
+    };
+    let in_doubt = without(&queue(), took);
+    assert_eq!(accepted(&in_doubt).items_in_doubt, 1);
+    let lost =
+        without(&in_doubt, |what| matches!(what, What::Recipe { step: RecipeStep::Takes, .. }));
+    refused(&without_end_of_takes(&lost), "K8 queue");
+}
+
+/// Without the takes that found nothing, whose begin is gone as well.
+fn without_end_of_takes(history: &History) -> History {
+    without(history, |what| matches!(what, What::Recipe { step: RecipeStep::Took { .. }, .. }))
+}
+
+fn add(story: &mut Story, client: Client, sum: i64) {
+    note(story, client, COUNTER, RecipeStep::Adds);
+    let data = Some(Bytes::copy_from_slice(&sum.to_be_bytes()));
+    let path = COUNTER.to_owned();
+    story.write(client, Request::SetData(SetDataRequest { path, data, version: -1 }));
+    note(story, client, COUNTER, RecipeStep::Added { sum });
+}
+
+fn counter(sums: &[i64]) -> History {
+    let (mut story, one, two) = pair(COUNTER);
+    for (client, sum) in [one, two].into_iter().cycle().zip(sums) {
+        add(&mut story, client, *sum);
+    }
+    story.end()
+}
+
+#[test]
+fn additions_that_all_count_are_accepted() {
+    assert_eq!(accepted(&counter(&[1, 2, 3])).additions, 3);
+}
+
+#[test]
+fn an_addition_that_is_lost_or_counts_twice_is_refused() {
+    // Two have the same sum; one counts twice; one goes back.
+    for sums in [[1, 1, 2], [1, 2, 4], [2, 1, 3]] {
+        refused(&counter(&sums), "K8 counter");
+    }
+}
+
+#[test]
+fn an_addition_without_an_outcome_may_count_or_not() {
+    let last =
+        |what: &What| matches!(what, What::Recipe { step: RecipeStep::Added { sum: 3 | 4 }, .. });
+    accepted(&without(&counter(&[1, 2, 3]), last));
+    accepted(&without(
+        &counter(&[1, 2, 2]),
+        |what| matches!(what, What::Recipe { step: RecipeStep::Added { sum: 2 }, client, .. } if client.0 == 2),
+    ));
+    refused(&without(&counter(&[1, 2, 4]), last), "K8 counter");
+}
+
+/// Two members who enter, and leave.
+fn barrier(opens_early: bool, second_leaves: bool) -> History {
+    let (mut story, one, two) = pair(BARRIER);
+    let members = 2;
+    note(&mut story, one, BARRIER, RecipeStep::Enters { members });
+    story.create(one, "/barrier/one", 1);
+    if opens_early {
+        story.create(one, "/barrier/ready", 0);
+    }
+    note(&mut story, two, BARRIER, RecipeStep::Enters { members });
+    story.create(two, "/barrier/two", 1);
+    if !opens_early {
+        story.create(two, "/barrier/ready", 0);
+    }
+    for client in [one, two] {
+        note(&mut story, client, BARRIER, RecipeStep::Entered { session: client.session });
+    }
+    note(&mut story, one, BARRIER, RecipeStep::Leaves);
+    story.write(one, delete("/barrier/one"));
+    if second_leaves {
+        note(&mut story, two, BARRIER, RecipeStep::Leaves);
+    }
+    story.write(two, delete("/barrier/two"));
+    note(&mut story, one, BARRIER, RecipeStep::Left);
+    story.end()
+}
+
+#[test]
+fn members_who_enter_and_leave_together_are_accepted() {
+    assert_eq!(accepted(&barrier(false, true)).passages, 2);
+}
+
+#[test]
+fn a_barrier_that_opens_for_one_less_is_refused() {
+    refused(&barrier(true, true), "K8 barrier");
+}
+
+#[test]
+fn a_member_that_enters_before_the_barrier_opens_is_refused() {
+    let (mut story, one, _) = pair(BARRIER);
+    note(&mut story, one, BARRIER, RecipeStep::Enters { members: 2 });
+    story.create(one, "/barrier/one", 1);
+    note(&mut story, one, BARRIER, RecipeStep::Entered { session: one.session });
+    refused(&story.end(), "K8 barrier");
+}
+
+#[test]
+fn a_member_that_has_left_where_another_one_does_not_leave_is_refused() {
+    refused(&barrier(false, false), "K8 barrier");
+}
+
+#[test]
+fn a_member_that_has_left_where_the_znode_of_another_one_stays_is_refused() {
+    let (mut story, one, two) = pair(BARRIER);
+    for (client, name) in [(one, "one"), (two, "two")] {
+        note(&mut story, client, BARRIER, RecipeStep::Enters { members: 2 });
+        story.create(client, &format!("{BARRIER}/{name}"), 1);
+    }
+    story.create(two, "/barrier/ready", 0);
+    for client in [one, two] {
+        note(&mut story, client, BARRIER, RecipeStep::Entered { session: client.session });
+        note(&mut story, client, BARRIER, RecipeStep::Leaves);
+    }
+    story.write(one, delete("/barrier/one"));
+    note(&mut story, one, BARRIER, RecipeStep::Left);
+    refused(&story.end(), "K8 barrier");
+}
+
+/// A cache that is asked long behind the last change, and another change a moment before.
+fn cache(change: impl Fn(&mut BTreeMap<String, (Zxid, Bytes)>)) -> History {
+    let (mut story, one, _) = pair(TREE);
+    let zxid = story.create(one, "/tree/a", 0);
+    let root = story.state.tree.get(TREE).unwrap().mzxid;
+    let healed_at = story.now;
+    story.wait(8000);
+    // It may know of this one or not.
+    let two = story.connect(3, 1);
+    story.create(two, "/tree/b", 0);
+    let data = Bytes::from_static(b"data");
+    let mut znodes = BTreeMap::from([
+        (TREE.to_owned(), (root, data.clone())),
+        ("/tree/a".to_owned(), (zxid, data)),
+    ]);
+    change(&mut znodes);
+    note(&mut story, one, TREE, RecipeStep::Shows { znodes });
+    let mut history = story.end();
+    history.healed_at = healed_at;
+    history
+}
+
+#[test]
+fn a_cache_that_shows_the_tree_is_accepted() {
+    assert_eq!(accepted(&cache(|_| {})).cached, 2);
+}
+
+#[test]
+fn a_cache_that_misses_a_znode_or_has_an_old_one_is_refused() {
+    refused(&cache(|znodes| drop(znodes.remove("/tree/a"))), "K8 cache");
+    let gone = |znodes: &mut BTreeMap<_, _>| {
+        znodes.insert("/tree/c".to_owned(), (Zxid(1), Bytes::new()));
+    };
+    refused(&cache(gone), "K8 cache");
+    let old = |znodes: &mut BTreeMap<String, (Zxid, Bytes)>| {
+        znodes.get_mut("/tree/a").unwrap().1 = Bytes::from_static(b"old");
+    };
+    refused(&cache(old), "K8 cache");
+}
