@@ -161,7 +161,7 @@ impl Replica {
         }
     }
 
-    fn answer_write(
+    pub(crate) fn answer_write(
         &mut self,
         connection: ConnectionId,
         number: ProposalNumber,
