@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zoolet_jute::{Id, SessionId, Xid};
+use zoolet_jute::{ErrorCode, Id, SessionId, Xid};
 
 use super::session::first_session;
 use super::{Command, ConnectionId, Op, Output, Replica};
@@ -159,7 +159,13 @@ impl Replica {
     }
 
     pub(crate) fn on_lost(&mut self, through: ProposalNumber, out: &mut Vec<Output>) {
-        while let Some((_, waiting)) = self.proposals.pop_through(through) {
+        while let Some((number, waiting)) = self.proposals.pop_through(through) {
+            if let ProposalOwner::Connection(connection) = waiting
+                && planted!("lost-writes-are-refused")
+            {
+                self.answer_write(connection, number, Err(ErrorCode::OperationTimeout), out);
+                continue;
+            }
             self.lose(waiting, out);
         }
     }

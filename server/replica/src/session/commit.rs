@@ -52,6 +52,8 @@ impl Replica {
             return;
         }
         let ours = self.options.boot_is_certain && Owner::from(origin) == self.owner();
+        let now_ms =
+            if planted!("each-server-takes-its-own-time") { self.now.wall_ms } else { now_ms };
         let stamp = Stamp { term, now_ms };
         let commands = commands.into_iter();
         self.applying = Some(Applying { stamp, origin, ours, commands, before, current: None });
@@ -80,7 +82,9 @@ impl Replica {
         if ours {
             self.resolve(number, result, out);
         }
-        self.close_ended(&ended_sessions(&sessions), out);
+        if ours || !planted!("followers-keep-ended-sessions") {
+            self.close_ended(&ended_sessions(&sessions), out);
+        }
     }
 
     /// Before a command of this server is applied: whatever stands before it in the queue of its
@@ -157,7 +161,7 @@ impl Replica {
         }
     }
 
-    fn answer_write(
+    pub(crate) fn answer_write(
         &mut self,
         connection: ConnectionId,
         number: ProposalNumber,

@@ -89,7 +89,9 @@ impl Replica {
     /// timeout, by [`Replica::grant_some`].
     pub(crate) fn begin_to_lead(&mut self) {
         self.forget_deadlines();
-        self.rest.ungranted = Some(0);
+        if !planted!("found-sessions-get-no-deadline") {
+            self.rest.ungranted = Some(0);
+        }
         self.touched.clear();
         self.config_proposed = false;
         let next_look_ms = self.now.mono_ms.saturating_add(self.options.container_interval_ms);
