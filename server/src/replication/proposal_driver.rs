@@ -264,7 +264,7 @@ impl ProposalDriver {
         tracing::warn!(through = through.0, why, "proposals are lost");
         self.machine.input(Input::Lost { through });
         self.proposer.lock_queue().void_orphans(sessions);
-        stream.stream += 1;
+        stream.stream += u64::from(!planted!("lost-proposals-keep-their-stream"));
         stream.is_established = false;
         stream.start_over(Instant::now());
     }

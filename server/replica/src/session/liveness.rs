@@ -21,6 +21,9 @@ const DEADLINES_FREED_AT_ONCE: usize = 1000;
 impl Replica {
     pub(super) fn forget_deadlines(&mut self) {
         self.rest.ungranted = None;
+        if planted!("deadlines-outlive-their-term") {
+            return;
+        }
         let deadlines = self.expiry.take();
         if deadlines.len() > DEADLINES_FREED_AT_ONCE {
             self.garbage.deadlines = Some(deadlines);
