@@ -184,6 +184,9 @@ impl Counter {
             let (current, version) = self.read().await?;
             let sum = current.wrapping_add(delta);
             if self.replace(version, sum).await? {
+                if planted!("sum-is-read-again") {
+                    return self.get().await;
+                }
                 return Ok(sum);
             }
             contend(&mut attempt).await;

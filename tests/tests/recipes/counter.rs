@@ -53,7 +53,7 @@ pub(crate) async fn a_lost_reply_is_not_counted_twice(scene: &Scene) {
                 assert_eq!(counter.increment().await.unwrap(), sum);
             }
             assert!(counter.compare_and_set(3, 10).await.unwrap());
-            scene.catch_up(&other).await;
+            scene.catch_up(other).await;
             let (data, stat) = other.get(&path).await.unwrap();
             assert_eq!((data.as_ref(), stat.version), (10i64.to_be_bytes().as_ref(), 3));
         })

@@ -16,11 +16,14 @@ use crate::history::{ClientNumber, LockStep, What};
 /// A leader whose ensemble commits nothing for so long does not work.
 const WORKS_WITHIN: Duration = Duration::from_secs(2);
 
+/// When an attempt began, and when it was over, if it is.
+type Span = (SimTime, Option<SimTime>);
+
 /// When each client began to contend for a lock, and when it ended that: it gave up, gave the lock
 /// back, lost it, or died.
 #[derive(Debug, Default)]
 struct Attempts<'a> {
-    spans: BTreeMap<(ClientNumber, &'a str), Vec<(SimTime, Option<SimTime>)>>,
+    spans: BTreeMap<(ClientNumber, &'a str), Vec<Span>>,
 }
 
 impl<'a> Attempts<'a> {
@@ -68,7 +71,7 @@ fn is_end(step: &LockStep) -> bool {
     matches!(step, LockStep::GaveUp | LockStep::Releases { .. } | LockStep::Lost { .. })
 }
 
-fn end(spans: &mut [(SimTime, Option<SimTime>)], at: SimTime) {
+fn end(spans: &mut [Span], at: SimTime) {
     if let Some((_, to @ None)) = spans.last_mut() {
         *to = Some(at);
     }

@@ -54,9 +54,9 @@ pub(super) fn check(
 fn in_order(path: &str, sums: &[(SimTime, SimTime, i64)], found: &mut Vec<Violation>) {
     for (place, (from, at, sum)) in sums.iter().enumerate() {
         // They are in the order of their ends.
-        let before = sums.iter().take(place);
-        let wrong = before.filter(|(_, end, other)| sum == other || (end < from && sum < other));
-        if let Some((_, end, other)) = wrong.last() {
+        let mut before = sums.iter().take(place);
+        let wrong = before.rfind(|(_, end, other)| sum == other || (end < from && sum < other));
+        if let Some((_, end, other)) = wrong {
             let what = format!(
                 "an addition to {path} from {from} to {at} has the sum {sum}, where one that ended at \
                  {end} had {other}"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zoolet_jute::{Request, SetDataRequest, Zxid};
 
-use super::{Client, Story, accepted, create, delete, refused, without};
+use super::{Client, Story, accepted, delete, refused, without};
 use crate::history::{History, RecipeStep, What};
 
 const QUEUE: &str = "/queue";
