@@ -352,7 +352,7 @@ pub(crate) async fn numbers_have_limits(scene: &Scene) {
     ] {
         scene.ctl(words).badly(128, "a million hours at most");
     }
-    // It is no matter of the connection.
+    // The connection is not to blame.
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("data");
     fs::write(&file, vec![0; 2_000_000]).unwrap();

@@ -68,7 +68,9 @@ async fn wakes_up(asleep_ms: u64, seed: Arc<Seed>) {
             assert_eq!(client.session().id, *session, "{what}");
         }
         for Awake { client, .. } in awake {
-            client.close().await.unwrap();
+            // As above: a connection may break, and the session goes by itself then.
+            let ended = client.close().await.is_err_and(|error| error.ends_session());
+            assert!(!ended, "{}: a session has ended", seed.number);
         }
         load.check_while_running().await.unwrap();
     }

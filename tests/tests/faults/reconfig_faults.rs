@@ -113,8 +113,11 @@ async fn wait_until_members_serve(servers: &Servers, members: &Members) {
             if mode.as_deref().is_some_and(|mode| expected.contains(&mode)) {
                 break;
             }
-            let output = || servers.output(id - 1).unwrap();
-            assert!(began.elapsed() < SETTLED_MAX, "{line} is {mode:?}:\n{}", output());
+            let output =
+                |server| format!("server {}:\n{}", server + 1, servers.output(server).unwrap());
+            let outputs = || (0..SERVERS).map(output).collect::<String>();
+            let has_time = began.elapsed() < SETTLED_MAX;
+            assert!(has_time, "server {id}, {line}, is {mode:?}:\n{}", outputs());
             sleep(LOOK_AGAIN).await;
         }
     }

@@ -218,11 +218,15 @@ fn a_member_that_has_left_where_the_znode_of_another_one_stays_is_refused() {
 
 /// A cache that is asked long behind the last change, and another change a moment before.
 fn cache(change: impl Fn(&mut BTreeMap<String, (Zxid, Bytes)>)) -> History {
-    let (mut story, one, _) = pair(TREE);
+    let (mut story, one, other) = pair(TREE);
     let zxid = story.create(one, "/tree/a", 0);
     let root = story.state.tree.get(TREE).unwrap().mzxid;
     let healed_at = story.now;
-    story.wait(8000);
+    for _ in 0..4 {
+        story.wait(2000);
+        story.ping(one);
+        story.ping(other);
+    }
     // It may know of this one or not.
     let two = story.connect(3, 1);
     story.create(two, "/tree/b", 0);
