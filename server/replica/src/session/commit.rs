@@ -106,9 +106,7 @@ impl Replica {
             match change {
                 Change::SessionOpened(session) => self.grant(*session),
                 Change::SessionResumed { session, .. } => {
-                    if !planted!("resume-keeps-the-old-deadline") {
-                        self.grant(*session);
-                    }
+                    self.grant(*session);
                     // The connection that held it here has lost it, to another server or to a
                     // newer connection, whose handshake is finished next.
                     self.close_session(*session, out);
