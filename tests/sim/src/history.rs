@@ -262,7 +262,7 @@ pub struct Gauge {
     pub name: &'static str,
     /// How much.
     pub value: u64,
-    /// The most; `None` if there is no limit.
+    /// How much the server may have at most; `None` if that is not limited.
     pub limit: Option<u64>,
     /// Whether there is none of it when all clients have ended.
     pub is_of_clients: bool,

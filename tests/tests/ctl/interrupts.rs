@@ -207,7 +207,7 @@ pub(crate) async fn an_interrupted_script_ends_with_its_line(scene: &Scene) {
     }
 }
 
-/// A transaction that the servers do not answer within a second may have been carried out.
+/// Interrupted while its last request has no answer, `cp` says how much of it may have happened.
 pub(crate) async fn a_write_that_is_not_answered_is_named(scene: &Scene) {
     let client = scene.client().await;
     let top = wide(scene, &client, ZNODES).await;
