@@ -104,9 +104,13 @@ fn requests_that_wait_too_long_are_refused_and_counted_and_not_executed() {
     let counted = format!("zk_throttled_ops\t{}\n", refused.len());
     assert!(four_letter::ask(address, "mntr").unwrap().contains(&counted), "{counted}");
     for number in refused {
-        let Incoming::Reply(header, _) = call(&mut connection, &exists(&format!("/n{number}")))
-        else {
-            panic!("no reply")
+        // On a busy machine, this may wait too long as well.
+        let header = loop {
+            let found = call(&mut connection, &exists(&format!("/n{number}")));
+            let Incoming::Reply(header, _) = found else { panic!("no reply") };
+            if header.err != Some(ErrorCode::ThrottledOp) {
+                break header;
+            }
         };
         assert_eq!(header.err, Some(ErrorCode::NoNode), "/n{number}");
     }
