@@ -14,3 +14,4 @@ mod full_disk;
 mod removed;
 mod support;
 mod upgrade;
+mod waits;
