@@ -218,9 +218,14 @@ impl Counter {
         let outcome = match version {
             Some(-1) => return Err(nameless_version(&self.path)),
             Some(version) => {
-                let part = self.marker.commit(|transaction| {
-                    transaction.set_data(&self.path, &bytes, Version::Exactly(version))
-                });
+                let read = if planted!("sums-are-written-over") {
+                    Version::Any
+                } else {
+                    Version::Exactly(version)
+                };
+                let part = self
+                    .marker
+                    .commit(|transaction| transaction.set_data(&self.path, &bytes, read));
                 part.await
             }
             None => {

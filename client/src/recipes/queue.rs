@@ -113,9 +113,14 @@ impl Queue {
         shared.is_there.get_or_try_init(|| shared.ensure()).await?;
         loop {
             let mode = CreateMode::PersistentSequential;
-            let put = shared
-                .marker
-                .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
+            let put = async {
+                if planted!("lost-puts-are-repeated") {
+                    let create = || shared.client.create(&path, &data, mode);
+                    return retry_transient(&shared.client, create).await.map(drop);
+                }
+                let marker = &shared.marker;
+                marker.commit(|parts| parts.create(&path, &data, Acl::open(), mode)).await
+            };
             match put.await {
                 // At the root of a chroot, that is what is missing, and it is not created.
                 Err(error) if is_not_found(&error) && split(&shared.path).is_some() => {
