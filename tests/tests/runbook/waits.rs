@@ -70,7 +70,7 @@ async fn a_holder_is_found_asked_and_made_to_let_go() {
     // It does not listen, so that it has to be made to.
     let words = ["revoke", "--wait", "1s", LOCK];
     badly_with(&ensemble.zooletctl(&[1, 2, 3], &words), 124);
-    well(&ensemble.locks(&["--release", "--yes", LOCK]));
+    well(&ensemble.locks(&["--release", LOCK, "--yes"]));
     let next = acquired(waiting).await;
     let shown = well(&ensemble.locks(&[LOCK]));
     assert!(shown.contains(&sessions[1]) && !shown.contains(&sessions[0]), "{shown}");
@@ -103,7 +103,7 @@ async fn a_deadlock_is_named_and_resolved() {
 
     let graph = badly_with(&ensemble.locks(&["--graph", "/locks"]), 7);
     assert!(graph.contains("deadlock of 2 sessions"), "{graph}");
-    well(&ensemble.locks(&["--release", "--yes", "/locks/b"]));
+    well(&ensemble.locks(&["--release", "/locks/b", "--yes"]));
     let next = acquired(a_waits).await;
     well(&ensemble.locks(&["--graph", "/locks"]));
     next.release().await.unwrap();
