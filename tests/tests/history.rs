@@ -292,7 +292,7 @@ async fn zooletctl_shows_a_history_and_follows_it() {
         command.args(["history", "--http", &http]).args(arguments);
         command
     };
-    let shown = ctl(&["--below", "/", "--since", "1h"]).output().unwrap();
+    let shown = ctl(&["--below", "/", "--since", "7d"]).output().unwrap();
     assert!(shown.status.success(), "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
     let session = client.session().id;

@@ -171,5 +171,8 @@ async fn connected(
 
 fn failed(servers: &str, error: &Error) -> CtlError {
     let error = CtlError::of_call(error);
+    if servers.is_empty() {
+        return error.hint("name servers with --servers, such as host:2181");
+    }
     CtlError { message: format!("{servers}: {}", error.message), ..error }
 }

@@ -222,7 +222,10 @@ fn refusal(code: ErrorCode, path: &str) -> Explained {
         ErrorCode::NoChildrenForEphemerals => {
             (Exit::Failed, "an ephemeral znode has no children", None)
         }
-        ErrorCode::BadArguments => (Exit::InvalidInput, "the server refuses the arguments", None),
+        ErrorCode::BadArguments => {
+            let hint = (path == "/").then_some("the root cannot be deleted");
+            (Exit::InvalidInput, "the server refuses the arguments", hint)
+        }
         ErrorCode::QuotaExceeded => {
             (Exit::Failed, "a quota would be exceeded", Some("`listquota` shows the quotas"))
         }

@@ -35,6 +35,9 @@ pub(crate) struct Timeline {
     servers: BTreeMap<String, VecDeque<Stretch>>,
     elections: VecDeque<Election>,
     leader: Option<(String, i64)>,
+    /// Whether the leader may have begun a term in which it has not written yet: the term that servers
+    /// show is that of their last write.
+    is_term_old: bool,
     /// When a leader was last seen.
     led_ms: Option<i64>,
     looked_ms: Option<i64>,
@@ -73,20 +76,33 @@ impl Timeline {
     }
 
     fn note_leader(&mut self, now_ms: i64, (leader, term): (String, i64)) {
-        let is_new =
-            self.leader.as_ref().is_some_and(|(before, of)| *before != leader || *of < term);
-        if is_new {
-            let was_looked_at = self.looked_ms.is_some_and(|looked| now_ms - looked <= GAP_MS);
-            let without = self.led_ms.map(|led| now_ms - led).filter(|_| was_looked_at);
-            let leader = leader.clone();
-            let election = Election { at_ms: now_ms, leader, term, without_leader_ms: without };
-            self.elections.push_back(election);
-            if self.elections.len() > ELECTIONS_MAX {
-                self.elections.pop_front();
+        match &self.leader {
+            Some((before, of)) if *before == leader && term <= *of => {}
+            Some((before, _)) if *before == leader && self.is_term_old => {
+                // The first write of a term that has begun before.
+                if let Some(last) = self.elections.back_mut().filter(|last| last.leader == leader) {
+                    last.term = term;
+                }
+                self.is_term_old = false;
             }
+            Some((_, of)) => {
+                self.is_term_old = term <= *of;
+                self.note_election(now_ms, &leader, term);
+            }
+            None => self.is_term_old = true,
         }
         self.leader = Some((leader, term));
         self.led_ms = Some(now_ms);
+    }
+
+    fn note_election(&mut self, now_ms: i64, leader: &str, term: i64) {
+        let was_looked_at = self.looked_ms.is_some_and(|looked| now_ms - looked <= GAP_MS);
+        let without_leader_ms = self.led_ms.map(|led| now_ms - led).filter(|_| was_looked_at);
+        let leader = leader.to_owned();
+        self.elections.push_back(Election { at_ms: now_ms, leader, term, without_leader_ms });
+        if self.elections.len() > ELECTIONS_MAX {
+            self.elections.pop_front();
+        }
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -144,5 +160,20 @@ mod tests {
             (&elections[1]["term"], &elections[1]["withoutLeaderMs"]),
             (&json!(3), &json!(null))
         );
+    }
+
+    /// The console showed one failover as two elections.
+    #[test]
+    fn the_first_write_of_a_term_is_no_election() {
+        let mut timeline = Timeline::default();
+        note(&mut timeline, 1000, ["leader", "follower"], Some(("a:1", 1)));
+        note(&mut timeline, 3000, ["leader", "follower"], Some(("a:1", 2)));
+        assert_eq!(timeline.to_json()["elections"], json!([]), "it has led before this look");
+        note(&mut timeline, 5000, ["unreachable", "leader"], Some(("b:1", 2)));
+        note(&mut timeline, 7000, ["follower", "leader"], Some(("b:1", 3)));
+        let once = json!([{ "atMs": 5000, "leader": "b:1", "term": 3, "withoutLeaderMs": 2000 }]);
+        assert_eq!(timeline.to_json()["elections"], once);
+        note(&mut timeline, 9000, ["follower", "leader"], Some(("b:1", 4)));
+        assert_eq!(timeline.elections.len(), 2, "it was elected again between two looks");
     }
 }

@@ -255,6 +255,8 @@ pub(crate) async fn mistakes_are_json_with_the_code_of_the_manual(scene: &Scene)
         (3, &["ls", "relative"]),
         (3, &["mv", "other:/a", &path]),
         (128, &["get", "--raw", &path]),
+        (128, &["get", "-b", &path]),
+        (128, &["get", "-x", &path, "--json"]),
         (128, &["locks", "--graph", "--dot", &path]),
     ];
     for (code, words) in failures {

@@ -1,5 +1,6 @@
 //! The arguments of `history`.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,7 +20,7 @@ pub(crate) struct History {
     /// Who has held a lock, and who has waited for it; of a semaphore that is not known.
     #[arg(long, value_name = "PATH")]
     pub(crate) lock: Option<String>,
-    /// How far to look back: 90s, 15m, 1h.
+    /// How far to look back: 90s, 15m, 1h, 7d.
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     pub(crate) since: Option<Duration>,
     /// The most lines, the latest ones.
@@ -27,10 +28,10 @@ pub(crate) struct History {
         short = 'n',
         long,
         value_name = "N",
-        default_value_t = 1000,
-        value_parser = clap::value_parser!(u16).range(1..=10_000)
+        default_value = "1000",
+        value_parser = super::count::<10_000>
     )]
-    pub(crate) limit: u16,
+    pub(crate) limit: NonZeroUsize,
     /// Go on, and print what happens, until Ctrl-C.
     #[arg(short = 'f', long)]
     pub(crate) follow: bool,

@@ -213,7 +213,7 @@ pub(crate) struct Lock {
     #[arg(long, conflicts_with = "permits")]
     pub(crate) exclusive: bool,
     /// A semaphore with N permits. All of its users have to give the same number.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>)]
     pub(crate) permits: Option<NonZeroUsize>,
     /// How long to wait for it; 0 does not wait. The exit code is 124 when that was not enough.
     #[arg(long, value_name = "DURATION", value_parser = duration)]

@@ -39,7 +39,7 @@ impl From<&str> for Secret {
 /// The longest duration, a million hours: what is added to a time must not overflow.
 const DURATION_S_MAX: f64 = 3.6e9;
 
-/// A duration: a number and `ms`, `s`, `m` or `h`; seconds when there is only a number.
+/// A duration: a number and `ms`, `s`, `m`, `h` or `d`; seconds when there is only a number.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -48,7 +48,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "s" | "" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a duration is written 500ms, 5s, 1m or 2h".into()),
+        "d" => 86_400.0,
+        _ => return Err("a duration is written 500ms, 5s, 1m, 2h or 7d".into()),
     };
     let number: f64 = number.parse().map_err(|_| "a duration starts with a number".to_owned())?;
     let seconds = number * unit_s;
@@ -73,7 +74,8 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
-        for bad in ["", "s", "-1s", "5 s", "5d", "1e9", "1..2", "1000001h"] {
+        assert_eq!(duration("7d"), Ok(Duration::from_hours(168)));
+        for bad in ["", "s", "-1s", "5 s", "5w", "1e9", "1..2", "1000001h"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert_eq!(duration("1000000h"), Ok(Duration::from_hours(1_000_000)));

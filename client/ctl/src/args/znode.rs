@@ -326,13 +326,13 @@ pub(crate) struct Get {
     #[arg(short)]
     pub(crate) stat: bool,
     /// Print the data in base64.
-    #[arg(short, conflicts_with_all = ["json", "raw"])]
+    #[arg(short, conflicts_with = "raw")]
     pub(crate) base64: bool,
     /// Print the bytes as hexadecimal numbers, 16 a line, and as text beside them.
-    #[arg(short = 'x', conflicts_with_all = ["json", "raw", "base64"])]
+    #[arg(short = 'x', conflicts_with_all = ["raw", "base64"])]
     pub(crate) hexdump: bool,
     /// Print the bytes as they are, and nothing else.
-    #[arg(long, conflicts_with_all = ["stat", "json", "watch", "old_watch"])]
+    #[arg(long, conflicts_with_all = ["stat", "watch", "old_watch"])]
     pub(crate) raw: bool,
     /// Watch it: report the next change.
     #[arg(short)]

@@ -109,6 +109,12 @@ fn branch(found: &Visited, siblings: &mut [usize], sizes: bool) -> String {
 
 /// `get [-s] [-w] [-b] [-x] PATH`.
 pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Watch>, CtlError> {
+    let forms = [("--raw", arguments.raw), ("-b", arguments.base64), ("-x", arguments.hexdump)];
+    if let Some((form, _)) = forms.iter().find(|(_, is_given)| context.output.json && *is_given) {
+        // --json may precede the command, so that its arguments do not show the conflict.
+        let message = format!("{form} and --json are two forms: give one of them");
+        return Err(CtlError::new(Exit::Usage, message));
+    }
     path::check(&arguments.path)?;
     let (connection, path) = (&context.connection, &arguments.path);
     let (data, stat, watch) = if arguments.watch || arguments.old.is_wanted() {
@@ -119,13 +125,6 @@ pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Wat
         (data, stat, None)
     };
     if arguments.raw {
-        if context.output.json {
-            // Of a shell with --json, the line does not have it.
-            return Err(CtlError::new(
-                Exit::Usage,
-                "--raw and --json are two forms: give one of them",
-            ));
-        }
         return output::bytes(&data).map(|()| None);
     }
     let json = || {

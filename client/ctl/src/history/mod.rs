@@ -20,6 +20,9 @@ use crate::output::Output;
 /// How often a server is asked for what is new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How far a history may be behind what has happened, about (docs/history.md).
+const WRITTEN_AFTER: Duration = Duration::from_millis(700);
+
 /// The port that is asked when none is named: the one of Apache ZooKeeper's `AdminServer`.
 const HTTP_PORT: u16 = 8080;
 
@@ -41,7 +44,12 @@ async fn show(arguments: &History, options: &Options) -> Result<(), CtlError> {
     };
     let parameters = parameters(arguments);
     let ask = |endpoint| fetch(endpoint, &parameters, arguments, options);
-    let (endpoint, found) = first_reached(&endpoints, ask).await?;
+    let (endpoint, mut found) = first_reached(&endpoints, ask).await?;
+    if !arguments.follow && list(&found, "history").is_empty() && list(&found, "turns").is_empty() {
+        // It may have happened just now.
+        sleep(WRITTEN_AFTER).await;
+        found = fetch(endpoint, &parameters, arguments, options).await?;
+    }
     print(&found, arguments, output)?;
     if !arguments.follow {
         return Ok(());

@@ -65,6 +65,8 @@ pub(super) fn turn_text(turn: &Value) -> String {
     };
     let end = match text(turn, "reason").as_str() {
         "" => String::new(),
+        // What it never held, it has not released.
+        "released" if held.is_none() && !has_held && queued.is_some() => String::new(),
         "deleted_by_other" => format!(", deleted by session {}", text(turn, "deleted_by")),
         other => format!(", {}", reason(other)),
     };

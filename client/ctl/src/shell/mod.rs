@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use zoolet_client::{SessionState, WatchedEvent};
 
-use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
+use crate::args::{self, Arguments, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
 use crate::commands::{self, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::context::Context;
@@ -362,9 +362,13 @@ fn closed() -> CtlError {
 fn parse(line: &str, output: Output) -> Result<Option<ShellLine>, CtlError> {
     let words = words::split(line).map_err(|why| CtlError::new(Exit::Usage, why))?;
     let words = args::as_zkcli_users_write(words.into_iter().map(Into::into));
-    match ShellLine::try_parse_from(words) {
+    match ShellLine::try_parse_from(&words) {
         Ok(line) => Ok(Some(line)),
         Err(error) => {
+            let name = words.first().map(|name| name.to_string_lossy());
+            if let Some(elsewhere) = name.and_then(|name| of_command_line(&name)) {
+                return Err(elsewhere);
+            }
             // No name precedes the command.
             let text = error.render().to_string().replace("Usage:  ", "Usage: ");
             if error.use_stderr() {
@@ -387,7 +391,45 @@ fn help(command: Option<&str>) -> Result<String, CtlError> {
     };
     match shell.find_subcommand_mut(name) {
         Some(command) => Ok(command.render_long_help().to_string().trim_end().to_owned()),
-        None => Err(CtlError::new(Exit::Usage, format!("unknown command {name:?}"))
-            .hint("`help` lists the commands")),
+        None => Err(of_command_line(name).unwrap_or_else(|| {
+            let message = format!("unknown command {name:?}");
+            CtlError::new(Exit::Usage, message).hint("`help` lists the commands")
+        })),
+    }
+}
+
+/// What is said of a command that only the command line has; `None` if the name is that of no such
+/// command.
+fn of_command_line(name: &str) -> Option<CtlError> {
+    let is_of = |all: &clap::Command| all.find_subcommand(name).is_some();
+    let message = format!("{name} is for a command line of its own: zooletctl {name}");
+    (is_of(&Arguments::command()) && !is_of(&ShellLine::command()))
+        .then(|| CtlError::new(Exit::Usage, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `help get` panicked.
+    #[test]
+    fn help_shows_every_command() {
+        for command in ShellLine::command().get_subcommands() {
+            let shown = help(Some(command.get_name())).unwrap();
+            assert!(shown.contains("Usage:"), "{}: {shown}", command.get_name());
+        }
+        assert!(help(Some("frob")).unwrap_err().message.contains("unknown command"));
+    }
+
+    #[test]
+    fn commands_of_the_command_line_are_named_as_such() {
+        let output = Output { json: false };
+        for name in ["lock", "elect", "watch", "status", "bench", "torture", "snapshot", "digest"] {
+            let why = format!("{name} is for a command line of its own: zooletctl {name}");
+            assert_eq!(parse(&format!("{name} /a -- true"), output).unwrap_err().message, why);
+            assert_eq!(help(Some(name)).unwrap_err().message, why);
+        }
+        assert!(parse("frob /a", output).unwrap_err().message.contains("unrecognized"));
+        assert!(parse("locks --frob", output).unwrap_err().message.contains("--frob"));
     }
 }
