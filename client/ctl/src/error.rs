@@ -222,10 +222,7 @@ fn refusal(code: ErrorCode, path: &str) -> Explained {
         ErrorCode::NoChildrenForEphemerals => {
             (Exit::Failed, "an ephemeral znode has no children", None)
         }
-        ErrorCode::BadArguments => {
-            let hint = (path == "/").then_some("the root cannot be deleted");
-            (Exit::InvalidInput, "the server refuses the arguments", hint)
-        }
+        ErrorCode::BadArguments => (Exit::InvalidInput, "the server refuses the arguments", None),
         ErrorCode::QuotaExceeded => {
             (Exit::Failed, "a quota would be exceeded", Some("`listquota` shows the quotas"))
         }

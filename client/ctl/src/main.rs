@@ -101,6 +101,10 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
             let error = CtlError::new(Exit::Usage, message);
             return Err(error.hint("--auth-file FILE and ZOOLETCTL_AUTH have identities"));
         }
+        // Before a server is looked for.
+        Some(Command::Znode(ZnodeCommand::Get(arguments))) => {
+            commands::check_form(arguments, output)?;
+        }
         Some(_) | None => {}
     }
     let options = Options::of(flags)?;

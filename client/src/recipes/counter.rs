@@ -218,14 +218,14 @@ impl Counter {
         let outcome = match version {
             Some(-1) => return Err(nameless_version(&self.path)),
             Some(version) => {
-                let read = if planted!("sums-are-written-over") {
+                let expected = if planted!("sums-are-written-over") {
                     Version::Any
                 } else {
                     Version::Exactly(version)
                 };
                 let part = self
                     .marker
-                    .commit(|transaction| transaction.set_data(&self.path, &bytes, read));
+                    .commit(|transaction| transaction.set_data(&self.path, &bytes, expected));
                 part.await
             }
             None => {

@@ -119,7 +119,9 @@ impl Queue {
                     return retry_transient(&shared.client, create).await.map(drop);
                 }
                 let marker = &shared.marker;
-                marker.commit(|parts| parts.create(&path, &data, Acl::open(), mode)).await
+                marker
+                    .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode))
+                    .await
             };
             match put.await {
                 // At the root of a chroot, that is what is missing, and it is not created.

@@ -78,7 +78,9 @@ impl Timeline {
     fn note_leader(&mut self, now_ms: i64, (leader, term): (String, i64)) {
         match &self.leader {
             Some((before, of)) if *before == leader && term <= *of => {}
-            Some((before, _)) if *before == leader && self.is_term_old => {
+            Some((before, _))
+                if *before == leader && self.is_term_old && self.led_ms == self.looked_ms =>
+            {
                 // The first write of a term that has begun before.
                 if let Some(last) = self.elections.back_mut().filter(|last| last.leader == leader) {
                     last.term = term;
@@ -175,5 +177,15 @@ mod tests {
         assert_eq!(timeline.to_json()["elections"], once);
         note(&mut timeline, 9000, ["follower", "leader"], Some(("b:1", 4)));
         assert_eq!(timeline.elections.len(), 2, "it was elected again between two looks");
+    }
+
+    #[test]
+    fn a_leader_that_was_away_is_elected_again() {
+        let mut timeline = Timeline::default();
+        note(&mut timeline, 1000, ["leader", "follower"], Some(("a:1", 1)));
+        note(&mut timeline, 3000, ["looking", "looking"], None);
+        note(&mut timeline, 5000, ["leader", "follower"], Some(("a:1", 2)));
+        let again = json!([{ "atMs": 5000, "leader": "a:1", "term": 2, "withoutLeaderMs": 4000 }]);
+        assert_eq!(timeline.to_json()["elections"], again);
     }
 }

@@ -22,15 +22,18 @@ impl Ensemble {
         self.zooletctl(&[1, 2, 3], &[&["locks"], words].concat())
     }
 
-    /// What the history of a lock shows, as soon as it has this text.
+    /// What the history of a lock shows.
+    fn history(&self, lock: &str) -> String {
+        let mut command = zooletctl::command().unwrap();
+        command.args(["history", "--http", &self.http(1).to_string(), "--lock", lock]);
+        well(&command.output().unwrap())
+    }
+
+    /// The same, as soon as it has this text.
     fn until_in_history(&self, lock: &str, text: &str) -> String {
-        let http = self.http(1).to_string();
-        let shown = wait::until(PATIENCE, || {
-            let mut command = zooletctl::command().unwrap();
-            command.args(["history", "--http", &http, "--lock", lock]);
-            Some(well(&command.output().unwrap())).filter(|shown| shown.contains(text))
-        });
-        shown.unwrap_or_else(|| panic!("the history of {lock} has no {text:?}"))
+        let shown =
+            wait::until(PATIENCE, || Some(self.history(lock)).filter(|it| it.contains(text)));
+        shown.unwrap_or_else(|| panic!("no {text:?} in {}", self.history(lock)))
     }
 
     /// Waits until `locks` shows this many that hold or wait.
@@ -57,6 +60,8 @@ async fn a_holder_is_found_asked_and_made_to_let_go() {
     let (ensemble, holder, waiter) = Ensemble::with_locks().await;
     let held = Mutex::new(&holder, LOCK).acquire().await.unwrap();
     let waiting = wait_for(&waiter, LOCK);
+    let waiters = || (1..=3).map(|id| ensemble.metric(id, "zoolet_locks_waiters")).sum::<u64>();
+    assert!(wait::until(PATIENCE, || (waiters() > 0).then_some(())).is_some(), "none waits");
 
     let shown = ensemble.until_queued(LOCK, 2);
     let sessions = [holder.session().id.to_string(), waiter.session().id.to_string()];
@@ -75,7 +80,9 @@ async fn a_holder_is_found_asked_and_made_to_let_go() {
     let shown = well(&ensemble.locks(&[LOCK]));
     assert!(shown.contains(&sessions[1]) && !shown.contains(&sessions[0]), "{shown}");
     let history = ensemble.until_in_history(LOCK, "deleted by session");
-    assert!(history.contains(&sessions[0]), "{history}");
+    let mut turns = history.lines();
+    let is_end = |turn: &str| turn.contains(&sessions[0]) && turn.contains("deleted by session");
+    assert!(turns.any(is_end), "{history}");
     drop(held);
 
     // The next holder listens.
@@ -89,7 +96,9 @@ async fn a_holder_is_found_asked_and_made_to_let_go() {
     });
     well(&ensemble.zooletctl(&[1, 2, 3], &["revoke", "--wait", "30s", LOCK]));
     heeds.await.unwrap();
-    ensemble.until_in_history(LOCK, "released");
+    let ended = |history: &str| history.matches(", released").count() == 2;
+    let shown = wait::until(PATIENCE, || Some(ensemble.history(LOCK)).filter(|it| ended(it)));
+    assert!(shown.is_some(), "{}", ensemble.history(LOCK));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::error::CtlError;
 use crate::output::Output;
 
+pub(crate) use read::check_form;
 pub(crate) use watch::{Watch, Watches, event_json, event_text};
 
 /// Prints the result of work on many znodes. If it has stopped before its end, the count of what was

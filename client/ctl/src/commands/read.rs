@@ -107,14 +107,22 @@ fn branch(found: &Visited, siblings: &mut [usize], sizes: bool) -> String {
     line
 }
 
+/// Refuses a form of text together with JSON. `--json` may precede the command, so that the command's
+/// own arguments do not show it.
+pub(crate) fn check_form(arguments: &Get, output: Output) -> Result<(), CtlError> {
+    let forms = [("--raw", arguments.raw), ("-b", arguments.base64), ("-x", arguments.hexdump)];
+    match forms.iter().find(|(_, is_given)| output.json && *is_given) {
+        Some((form, _)) => {
+            let message = format!("{form} and --json are two forms: give one of them");
+            Err(CtlError::new(Exit::Usage, message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// `get [-s] [-w] [-b] [-x] PATH`.
 pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Watch>, CtlError> {
-    let forms = [("--raw", arguments.raw), ("-b", arguments.base64), ("-x", arguments.hexdump)];
-    if let Some((form, _)) = forms.iter().find(|(_, is_given)| context.output.json && *is_given) {
-        // --json may precede the command, so that its arguments do not show the conflict.
-        let message = format!("{form} and --json are two forms: give one of them");
-        return Err(CtlError::new(Exit::Usage, message));
-    }
+    check_form(arguments, context.output)?;
     path::check(&arguments.path)?;
     let (connection, path) = (&context.connection, &arguments.path);
     let (data, stat, watch) = if arguments.watch || arguments.old.is_wanted() {

@@ -116,7 +116,10 @@ pub(crate) async fn delete(arguments: &Delete, context: &Context) -> Result<(), 
     path::check(&arguments.path)?;
     let version = arguments.old_version.unwrap_or(arguments.version);
     let delete = context.connection.client.delete(&arguments.path, version);
-    context.connection.ask(&arguments.path, delete).await?;
+    context.connection.ask(&arguments.path, delete).await.map_err(|error| match error.code {
+        Some(ErrorCode::BadArguments) => error.hint("this znode cannot be deleted"),
+        _ => error,
+    })?;
     context
         .output
         .result(String::new, || json!({ "path": arguments.path, "deleted": 1, "complete": true }))

@@ -20,8 +20,8 @@ use crate::output::Output;
 /// How often a server is asked for what is new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How far a history may be behind what has happened, about (docs/history.md).
-const WRITTEN_AFTER: Duration = Duration::from_millis(700);
+/// How far a history may be behind what has happened: half a second (docs/history.md), and some more.
+const HISTORY_LAG_MAX: Duration = Duration::from_millis(700);
 
 /// The port that is asked when none is named: the one of Apache ZooKeeper's `AdminServer`.
 const HTTP_PORT: u16 = 8080;
@@ -47,8 +47,8 @@ async fn show(arguments: &History, options: &Options) -> Result<(), CtlError> {
     let (endpoint, mut found) = first_reached(&endpoints, ask).await?;
     if !arguments.follow && list(&found, "history").is_empty() && list(&found, "turns").is_empty() {
         // It may have happened just now.
-        sleep(WRITTEN_AFTER).await;
-        found = fetch(endpoint, &parameters, arguments, options).await?;
+        sleep(HISTORY_LAG_MAX).await;
+        found = fetch(endpoint, &parameters, arguments, options).await.unwrap_or(found);
     }
     print(&found, arguments, output)?;
     if !arguments.follow {

@@ -65,7 +65,7 @@ pub(super) fn turn_text(turn: &Value) -> String {
     };
     let end = match text(turn, "reason").as_str() {
         "" => String::new(),
-        // What it never held, it has not released.
+        // What it has not held, it has not released.
         "released" if held.is_none() && !has_held && queued.is_some() => String::new(),
         "deleted_by_other" => format!(", deleted by session {}", text(turn, "deleted_by")),
         other => format!(", {}", reason(other)),
@@ -228,6 +228,7 @@ mod tests {
         assert!(turn(json!(true), Value::Null, Value::Null).contains(unknown));
         let ended = turn(json!(true), json!(2000), json!("released"));
         assert!(ended.contains("held since a time that is not known, released"), "{ended}");
-        assert!(turn(Value::Null, json!(2000), json!("released")).contains("gave up"));
+        let waited = turn(Value::Null, json!(2000), json!("released"));
+        assert!(waited.contains("gave up") && !waited.contains("released"), "{waited}");
     }
 }

@@ -365,8 +365,9 @@ fn parse(line: &str, output: Output) -> Result<Option<ShellLine>, CtlError> {
     match ShellLine::try_parse_from(&words) {
         Ok(line) => Ok(Some(line)),
         Err(error) => {
-            let name = words.first().map(|name| name.to_string_lossy());
-            if let Some(elsewhere) = name.and_then(|name| of_command_line(&name)) {
+            let mut names = words.iter().map(|word| word.to_string_lossy());
+            let name = names.find(|word| !word.starts_with('-')).unwrap_or_default();
+            if let Some(elsewhere) = of_command_line(&name) {
                 return Err(elsewhere);
             }
             // No name precedes the command.
@@ -402,7 +403,8 @@ fn help(command: Option<&str>) -> Result<String, CtlError> {
 /// command.
 fn of_command_line(name: &str) -> Option<CtlError> {
     let is_of = |all: &clap::Command| all.find_subcommand(name).is_some();
-    let message = format!("{name} is for a command line of its own: zooletctl {name}");
+    let message =
+        format!("{name} is no command of the shell: run `zooletctl {name}` outside of it");
     (is_of(&Arguments::command()) && !is_of(&ShellLine::command()))
         .then(|| CtlError::new(Exit::Usage, message))
 }
@@ -425,8 +427,10 @@ mod tests {
     fn commands_of_the_command_line_are_named_as_such() {
         let output = Output { json: false };
         for name in ["lock", "elect", "watch", "status", "bench", "torture", "snapshot", "digest"] {
-            let why = format!("{name} is for a command line of its own: zooletctl {name}");
+            let why =
+                format!("{name} is no command of the shell: run `zooletctl {name}` outside of it");
             assert_eq!(parse(&format!("{name} /a -- true"), output).unwrap_err().message, why);
+            assert_eq!(parse(&format!("--json {name} /a"), output).unwrap_err().message, why);
             assert_eq!(help(Some(name)).unwrap_err().message, why);
         }
         assert!(parse("frob /a", output).unwrap_err().message.contains("unrecognized"));
