@@ -12,7 +12,7 @@ use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{base64_text, data_text, hexdump_text, name_text, stat_json, stat_text};
-use crate::output;
+use crate::output::{self, Output};
 use crate::path;
 
 /// `ls [-s] [-w] [-R] PATH`.
