@@ -1,8 +1,9 @@
 //! An ensemble whose servers can be killed and started again, and whose network can be cut.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -56,13 +57,24 @@ pub(super) struct Server {
     pub(super) proposed: u64,
 }
 
+/// A loopback address that no other ensemble has at the same time.
+///
+/// Outgoing connections come from 127.0.0.1: there one took the port of a server that was down.
+fn own_loopback() -> Ipv4Addr {
+    static ENSEMBLES: AtomicU32 = AtomicU32::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let [.., number] = (ENSEMBLES.fetch_add(1, Ordering::Relaxed) % 254 + 1).to_be_bytes();
+    Ipv4Addr::new(127, high | 0x80, low, number)
+}
+
 impl Ensemble {
     /// An ensemble of `voters` and `observers`, not started.
     pub(super) async fn new(voters: usize, observers: usize) -> Self {
         let mut members = Vec::new();
         let mut held = Vec::new();
+        let host = own_loopback();
         for number in 1..=voters + observers {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let listener = tokio::net::TcpListener::bind((host, 0)).await.unwrap();
             let address = listener.local_addr().unwrap().to_string();
             held.push(listener);
             let server = ServerId(u8::try_from(number).unwrap());
