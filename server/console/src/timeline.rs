@@ -166,7 +166,7 @@ mod tests {
 
     /// The console showed one failover as two elections.
     #[test]
-    fn the_first_write_of_a_term_is_no_election() {
+    fn the_first_write_of_a_term_does_not_count_as_an_election() {
         let mut timeline = Timeline::default();
         note(&mut timeline, 1000, ["leader", "follower"], Some(("a:1", 1)));
         note(&mut timeline, 3000, ["leader", "follower"], Some(("a:1", 2)));

@@ -403,8 +403,7 @@ fn help(command: Option<&str>) -> Result<String, CtlError> {
 /// command.
 fn of_command_line(name: &str) -> Option<CtlError> {
     let is_of = |all: &clap::Command| all.find_subcommand(name).is_some();
-    let message =
-        format!("{name} is no command of the shell: run `zooletctl {name}` outside of it");
+    let message = format!("the shell does not have {name}: run `zooletctl {name}` outside of it");
     (is_of(&Arguments::command()) && !is_of(&ShellLine::command()))
         .then(|| CtlError::new(Exit::Usage, message))
 }
@@ -428,7 +427,7 @@ mod tests {
         let output = Output { json: false };
         for name in ["lock", "elect", "watch", "status", "bench", "torture", "snapshot", "digest"] {
             let why =
-                format!("{name} is no command of the shell: run `zooletctl {name}` outside of it");
+                format!("the shell does not have {name}: run `zooletctl {name}` outside of it");
             assert_eq!(parse(&format!("{name} /a -- true"), output).unwrap_err().message, why);
             assert_eq!(parse(&format!("--json {name} /a"), output).unwrap_err().message, why);
             assert_eq!(help(Some(name)).unwrap_err().message, why);
