@@ -198,10 +198,13 @@ pub(crate) async fn an_interrupted_script_ends_with_its_line(scene: &Scene) {
     // One that waits for a line ends as well.
     let mut script = start(scene.command(&[]).stdin(Stdio::piped()));
     let mut out = BufReader::new(script.stdout.take().unwrap());
-    script.stdin.as_mut().unwrap().write_all(b"version\n").unwrap();
+    // Held: its end, which `wait` closes, would be an end of the script beside the signal.
+    let mut stdin = script.stdin.take().unwrap();
+    stdin.write_all(b"version\n").unwrap();
     out.read_line(&mut String::new()).unwrap();
     signal(&script, "TERM");
     assert_eq!(script.wait().unwrap().code(), Some(143));
+    drop(stdin);
     for rest in [&copy, &top] {
         scene.ctl(&["deleteall", rest]).well();
     }
