@@ -22,8 +22,37 @@ function fill(made, attributes, children) {
   return made;
 }
 
-/** Replaces what is in an element. A link or a button that has the keyboard keeps it. */
+// What is pressed now, by the pointer or a key, and what waits until it is released: a button that is
+// replaced between the press and the release never hears of a click.
+let pressed = null;
+const waiting = new Map();
+
+for (const name of ['pointerdown', 'keydown']) addEventListener(name, (event) => { pressed = event.target; }, true);
+for (const name of ['pointerup', 'pointercancel', 'contextmenu', 'dragend', 'keyup', 'blur']) addEventListener(name, release, true);
+
+/** The click comes first, then what has waited. */
+function release(event) {
+  if (event.type === 'blur' && event.target !== window) return;
+  pressed = null;
+  setTimeout(() => {
+    if (pressed !== null) return;
+    const all = [...waiting];
+    waiting.clear();
+    for (const [parent, children] of all) replace(parent, children);
+  });
+}
+
+/**
+ * Replaces what is in an element, as soon as nothing in it is pressed. A link or a button that has the
+ * keyboard keeps it.
+ */
 export function show(parent, ...children) {
+  waiting.delete(parent);
+  if (pressed !== null && parent.contains(pressed)) waiting.set(parent, children);
+  else replace(parent, children);
+}
+
+function replace(parent, children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   if (focused && !focused.isConnected) {

@@ -2,7 +2,7 @@
 
 // What a user does who is logged in.
 
-const { check, equal, until } = require('./harness');
+const { check, equal, sleep, until } = require('./harness');
 
 async function run(world, browser) {
   const page = await browser.page('light');
@@ -10,6 +10,7 @@ async function run(world, browser) {
   await data(world, browser, page);
   await create(world, browser, page);
   await acl(world, browser, page);
+  await pressed(world, browser, page);
   await remove(world, browser, page);
   await handOver(world, browser, page);
   await refusedClose(world, browser, page);
@@ -95,6 +96,29 @@ async function acl({ first }, browser, page) {
   await browser.keep(page, 'acl-light');
   await page.click('dialog button >> text=Save');
   await until('the ACL has two entries', async () => (await first.call('getACL', '/app/made'))[0].length === 2);
+}
+
+/** What changes between the press of a button and its release does not take the click away. */
+async function pressed({ first }, browser, page) {
+  const presses = {
+    pointer: [() => page.mouse.down(), () => page.mouse.up()],
+    key: [() => page.keyboard.down('Space'), () => page.keyboard.up('Space')],
+  };
+  for (const [name, [press, release]] of Object.entries(presses)) {
+    await browser.show(page, 'tree?path=/app/made');
+    await until('the stream is open', async () => (await page.textContent('#live')) === 'Live');
+    const button = page.locator('button >> text=Delete');
+    await (name === 'key' ? button.focus() : button.hover());
+    await press();
+    const answer = page.waitForResponse(/api\/znode/);
+    await first.call('setData', '/app/made', Buffer.from(`while the ${name} was pressed`), -1);
+    await (await answer).finished();
+    await sleep(200);
+    await release();
+    await page.waitForSelector('dialog');
+    await until('the change is shown', async () => (await page.textContent('#data')) === `while the ${name} was pressed`);
+    await page.keyboard.press('Escape');
+  }
 }
 
 async function remove({ first }, browser, page) {

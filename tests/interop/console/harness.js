@@ -73,6 +73,7 @@ class Browser {
   async page(colorScheme) {
     const context = await this.browser.newContext({ colorScheme, viewport: { width: 1280, height: 900 } });
     const page = await context.newPage();
+    this.latest = page;
     page.setDefaultTimeout(SOON_MS);
     page.problems = [];
     page.on('pageerror', (error) => page.problems.push(`error: ${error.message}`));
@@ -101,6 +102,13 @@ class Browser {
     await page.screenshot({ path: path.join(this.shots, `${name}.png`), fullPage: true });
     equal(shown, [], `${name}: accessibility`);
     equal(page.problems, [], `${name}: errors`);
+  }
+
+  /** What the newest page shows, for the report of a failure. */
+  async shown() {
+    if (!this.latest || this.latest.isClosed()) return 'no page is open';
+    await this.latest.screenshot({ path: path.join(this.shots, 'failure.png'), fullPage: true });
+    return `${this.latest.url()} shows:\n${await this.latest.innerText('body')}`;
   }
 
   close() {

@@ -26,6 +26,9 @@ async function main() {
     for (const scheme of ['light', 'dark']) await pages.run(world, browser, scheme);
     await changes.run(world, browser);
     await elections.run(world, browser);
+  } catch (error) {
+    console.error(await browser.shown().catch((problem) => problem));
+    throw error;
   } finally {
     await browser.close();
   }
