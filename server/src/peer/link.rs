@@ -19,7 +19,7 @@ use super::handshake::{HandshakeError, PeerIdentity, Target, greet};
 use super::reach::Reach;
 use super::secret::Secret;
 use super::tls::PeerTls;
-use super::{FrameLimits, Lane};
+use super::{FrameLimits, Lane, RpcKind};
 use crate::fatal::Fatal;
 use crate::transport::{Net, Stream};
 
@@ -64,6 +64,9 @@ pub(crate) struct LinkOptions {
     /// not a caller still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
+    /// Whether the peer is asked for signs of life while an answer takes long. Where the peer is a
+    /// new process by now, nothing else would ever tell.
+    pub asks_for_life: bool,
     /// Reports a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
     /// Receives the reason if the link can no longer connect.
@@ -174,6 +177,16 @@ struct Unanswered {
     owed: u64,
     /// Since when it owes some and has given none.
     silent_since: Option<Instant>,
+}
+
+impl Unanswered {
+    /// The id of one more call that the peer owes an answer to.
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.owed += 1;
+        self.silent_since.get_or_insert_with(Instant::now);
+        self.last_id
+    }
 }
 
 async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
@@ -288,9 +301,30 @@ async fn write_calls(
         if let Err(error) = write(&mut output, &mut buffer).await {
             return error;
         }
-        next = queue.recv().await;
+        next = loop {
+            let next = queue.recv();
+            if !options.asks_for_life {
+                break next.await;
+            }
+            match timeout(options.stall_timeout / 4, next).await {
+                Ok(next) => break next,
+                Err(_) => ask_for_life(unanswered, &mut buffer),
+            }
+            if let Err(error) = write(&mut output, &mut buffer).await {
+                return error;
+            }
+        };
     }
     io::ErrorKind::NotConnected.into()
+}
+
+/// Asks the peer something that it can always answer, if it owes an answer.
+fn ask_for_life(unanswered: &Mutex<Unanswered>, buffer: &mut BytesMut) {
+    let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+    if unanswered.owed > 0 {
+        let id = unanswered.next_id();
+        Frame { kind: RpcKind::Status.code(), id, body: Bytes::new() }.encode(buffer);
+    }
 }
 
 async fn write(output: &mut WriteHalf<Box<dyn Stream>>, buffer: &mut BytesMut) -> io::Result<()> {
@@ -319,10 +353,7 @@ fn register(
             let _ = answer.send(Err(CallError::Full));
             return;
         }
-        unanswered.last_id += 1;
-        id = unanswered.last_id;
-        unanswered.owed += 1;
-        unanswered.silent_since.get_or_insert_with(Instant::now);
+        id = unanswered.next_id();
         unanswered.waiting.insert(id, answer);
     }
     drop(unanswered);

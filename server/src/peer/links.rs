@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::{Lane, Link, LinkOptions, Reach, Target};
 use crate::node_id::NodeId;
 
-/// How long a link for snapshots may be silent: the receiver may take that long to install one.
-pub(crate) const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);
+/// How long a link for snapshots may be silent: the disk of the receiver may take that long.
+pub(crate) const SNAPSHOT_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The most addresses that are known of one peer.
 const ADDRESSES_MAX: usize = 4;
@@ -75,15 +75,24 @@ impl Links {
 
     fn open(&self, known: &mut LinkTable, target: Target, lane: Lane) -> Option<Arc<Link>> {
         let addresses = known.addresses.get(&target.server)?.clone();
-        let stall_timeout = match lane {
+        let (stall_timeout, asks_for_life) = match lane {
             Lane::Control | Lane::Append | Lane::Request | Lane::Question | Lane::Query => {
-                self.template.stall_timeout
+                (self.template.stall_timeout, false)
             }
-            Lane::Snapshot => SNAPSHOT_STALL_TIMEOUT,
+            // The receiver takes its time to install one.
+            Lane::Snapshot => (SNAPSHOT_SILENCE_MAX, true),
         };
         let template = self.template.clone();
         let reach = Arc::clone(known.reaches.entry(target.server).or_default());
-        let options = LinkOptions { target, addresses, lane, stall_timeout, reach, ..template };
+        let options = LinkOptions {
+            target,
+            addresses,
+            lane,
+            stall_timeout,
+            asks_for_life,
+            reach,
+            ..template
+        };
         Some(Arc::new(Link::open(options)))
     }
 
@@ -125,8 +134,7 @@ impl Links {
         known.questions.remove(&server);
     }
 
-    /// Drops a link that does not answer: the next call opens another one. That of snapshots
-    /// may be silent for minutes, and a dead one would stay as long.
+    /// Drops a link that does not answer: the next call opens another one.
     pub(crate) fn give_up(&self, node: NodeId, lane: Lane) {
         let mut known = self.lock();
         known.links.remove(&(node, lane));
@@ -171,6 +179,7 @@ mod tests {
             connect_timeout,
             backoff_max: TIMEOUT,
             stall_timeout: TIMEOUT,
+            asks_for_life: false,
             reach: Arc::default(),
             fatal: Fatal::default(),
         };

@@ -75,6 +75,7 @@ fn link_options(port: &PeerPort, ours: PeerIdentity, target: u64) -> LinkOptions
         connect_timeout: Duration::from_secs(1),
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
+        asks_for_life: false,
         reach: Arc::default(),
         fatal: Fatal::default(),
     }
@@ -182,6 +183,55 @@ async fn a_peer_that_stops_answering_is_given_up_though_no_call_waits_that_long(
         }
     };
     timeout(Duration::from_secs(5), is_given_up).await.expect("it is never given up");
+}
+
+/// Answers what asks for a sign of life if it `knows` the caller, and closes its connection
+/// otherwise. Answers anything else after a while, if it does.
+#[derive(Debug)]
+struct Slow {
+    knows: bool,
+    asked: AtomicUsize,
+}
+
+impl Slow {
+    async fn listen(knows: bool) -> (PeerPort, Arc<Self>) {
+        let service = Arc::new(Self { knows, asked: AtomicUsize::default() });
+        let answering: Arc<dyn Service> = service.clone();
+        (PeerPort::listen(&RealNet, options(), answering).await.unwrap(), service)
+    }
+}
+
+impl Service for Slow {
+    fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
+        let (knows, is_asked) = (self.knows, call.kind == RpcKind::Status.code());
+        self.asked.fetch_add(usize::from(is_asked), Ordering::Relaxed);
+        Box::pin(async move {
+            match (is_asked, knows) {
+                (true, true) => Answer::Now(Bytes::new()),
+                (true, false) => Answer::Close,
+                (false, _) => Answer::Later(Box::pin(async move {
+                    sleep(Duration::from_secs(2)).await;
+                    knows.then_some(call.body)
+                })),
+            }
+        })
+    }
+}
+
+/// A leader waited five minutes for a follower to install a snapshot that had lost its power in the
+/// midst of it, and sent it nothing else meanwhile.
+#[tokio::test]
+async fn a_peer_that_takes_long_is_asked_for_signs_of_life() {
+    for knows in [true, false] {
+        let (port, service) = Slow::listen(knows).await;
+        let stall_timeout = Duration::from_millis(if knows { 400 } else { 4000 });
+        let link_options = link_options(&port, OURS, 2);
+        let link = Link::open(LinkOptions { asks_for_life: true, stall_timeout, ..link_options });
+        let answer = link.call(1, Bytes::from_static(b"long")).await;
+        let expected = if knows { Ok(Bytes::from_static(b"long")) } else { Err(CallError::Broken) };
+        assert_eq!(answer, expected);
+        assert!(service.asked.load(Ordering::Relaxed) > 0);
+    }
 }
 
 /// The network, and how often it was used.

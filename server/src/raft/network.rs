@@ -28,15 +28,15 @@ use super::types::{LogId, TypeConfig, Vote};
 use crate::consensus::{MemberNode, Term};
 use crate::node_id::NodeId;
 use crate::peer::{
-    CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
+    CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_SILENCE_MAX,
     Urgency,
 };
 use crate::process::blocking;
 use crate::snapshots::Snapshots;
 use crate::wire::{Reader, malformed, put_bytes};
 
-/// How long one piece of a snapshot may take.
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the receiver of a snapshot may take to install it.
+const INSTALL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// How many appends a follower may owe the answer to. Each has up to 512 KiB of entries, or one that
 /// is longer, and what waits meanwhile goes into one.
@@ -207,7 +207,7 @@ impl PeerClient {
         begin.put_u64(name.index.0);
         begin.put_u64(name.zxid);
         put_bytes(&mut begin, reader.meta());
-        self.call(call(RpcKind::SnapshotBegin), begin.freeze(), CHUNK_TIMEOUT).await?;
+        self.call(call(RpcKind::SnapshotBegin), begin.freeze(), SNAPSHOT_SILENCE_MAX).await?;
         loop {
             let (back, chunk) = next_chunk(reader).await?;
             reader = back;
@@ -217,12 +217,12 @@ impl PeerClient {
                 Unreachable::new(&error)
             })?;
             let Some(chunk) = chunk else { break };
-            self.call(call(RpcKind::SnapshotChunk), chunk, CHUNK_TIMEOUT).await?;
+            self.call(call(RpcKind::SnapshotChunk), chunk, SNAPSHOT_SILENCE_MAX).await?;
         }
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer =
-            self.call(call(RpcKind::SnapshotEnd), end.freeze(), SNAPSHOT_STALL_TIMEOUT).await?;
+            self.call(call(RpcKind::SnapshotEnd), end.freeze(), INSTALL_TIMEOUT).await?;
         let server = self.target.server();
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));

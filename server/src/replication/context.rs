@@ -91,6 +91,7 @@ pub(super) fn links(
         connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
         stall_timeout: options.timing.peer_timeout(),
+        asks_for_life: false,
         reach: Arc::default(),
         fatal: fatal.clone(),
     };
@@ -145,7 +146,7 @@ impl ReplicationContext {
             changes: Arc::clone(&self.changes),
             divergence: Arc::clone(&self.divergence),
             wal: Arc::clone(&self.wal),
-            committed: Committed::new(Arc::clone(&self.wal), self.applied.clone()),
+            committed: Arc::new(Committed::new(Arc::clone(&self.wal), self.applied.clone())),
             signals: Arc::clone(&self.signals),
             receiving: tokio::sync::Mutex::default(),
         });

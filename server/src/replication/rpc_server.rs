@@ -49,7 +49,7 @@ pub(super) struct RpcServer {
     pub changes: Arc<Reconfigurer>,
     pub divergence: Arc<Divergence>,
     pub wal: Arc<Wal>,
-    pub committed: Committed,
+    pub committed: Arc<Committed>,
     pub signals: Arc<PeerSignals>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
@@ -260,7 +260,7 @@ impl RpcServer {
             return Err(io::Error::other("a snapshot of another founding"));
         }
         let last = LogPosition { term: name.term, node: 0, index: name.index };
-        self.check_snapshot((from, vote.term), last)?;
+        check_snapshot(&self.committed, (from, vote.term), last)?;
         let mut receiving = self.receiving.lock().await;
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
@@ -268,14 +268,6 @@ impl RpcServer {
         let writer = blocking("received snapshot", move || store.create(name, &meta)).await?;
         *receiving = Some(Receiving { from, vote, name, writer });
         Ok(Answer::Now(Bytes::new()))
-    }
-
-    /// openraft would end the process over a snapshot that contradicts what was committed here.
-    fn check_snapshot(&self, from: (u64, Term), last: LogPosition) -> io::Result<()> {
-        match self.committed.contradicts(from, [last]) {
-            Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
-            None => Ok(()),
-        }
     }
 
     async fn take_chunk(&self, from: u64, chunk: Bytes) -> io::Result<Answer> {
@@ -290,13 +282,42 @@ impl RpcServer {
         Ok(Answer::Now(Bytes::new()))
     }
 
+    /// The sender asks for signs of life while it waits, and gets them: nothing here holds up the
+    /// calls behind this one.
     async fn end_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
         let digest = body.u64()?;
         let taken = self.receiving.lock().await.take().filter(|taken| taken.from == from);
-        let Some(Receiving { vote, name, writer, .. }) = taken else {
+        let Some(received) = taken else {
             return Err(malformed("the end of a snapshot that was not begun"));
         };
-        let (snapshots, machine) = (self.snapshots.clone(), Arc::clone(&self.machine));
+        let installing = Installing {
+            handle: self.handle.clone(),
+            machine: Arc::clone(&self.machine),
+            snapshots: self.snapshots.clone(),
+            committed: Arc::clone(&self.committed),
+        };
+        Ok(Answer::Later(Box::pin(async move {
+            Some(installing.install(received, digest).await.unwrap_or_else(|error| {
+                tracing::warn!(peer = from, %error, "a received snapshot was not installed");
+                Bytes::from_static(SNAPSHOT_LATER)
+            }))
+        })))
+    }
+}
+
+/// What it takes to install a snapshot that has been received.
+struct Installing {
+    handle: ConsensusHandle,
+    machine: Arc<dyn Machine>,
+    snapshots: Snapshots,
+    committed: Arc<Committed>,
+}
+
+impl Installing {
+    /// Returns the answer to its sender.
+    async fn install(self, received: Receiving, digest: u64) -> io::Result<Bytes> {
+        let Self { handle, machine, snapshots, committed } = self;
+        let Receiving { from, vote, name, writer } = received;
         let receiving = process::blocking(move || {
             snapshots.receive(writer, digest, |chunks| machine.stage(chunks))
         });
@@ -309,20 +330,26 @@ impl RpcServer {
                     index = name.index.0,
                     "a received snapshot cannot be used: it is deleted"
                 );
-                return Ok(Answer::Now(match error {
-                    ReceiveError::Content(_) => Bytes::from_static(SNAPSHOT_DAMAGED),
-                    ReceiveError::Own(_) => Bytes::from_static(SNAPSHOT_LATER),
+                return Ok(Bytes::from_static(match error {
+                    ReceiveError::Content(_) => SNAPSHOT_DAMAGED,
+                    ReceiveError::Own(_) => SNAPSHOT_LATER,
                 }));
             }
         };
         if let Some(last) = last_of(&reader)? {
-            self.check_snapshot((from, vote.term), last)?;
+            check_snapshot(&committed, (from, vote.term), last)?;
         }
-        let installing = self.handle.install(vote, reader)?;
-        Ok(Answer::Later(Box::pin(async move {
-            // Freed behind the attempt, if it was not installed.
-            let _staged = staged;
-            installing.await
-        })))
+        let answer = handle.install(vote, reader)?.await;
+        // Freed behind the attempt, if it was not installed.
+        drop(staged);
+        answer.ok_or_else(|| io::Error::other("the server is stopping"))
+    }
+}
+
+/// openraft would end the process over a snapshot that contradicts what was committed here.
+fn check_snapshot(committed: &Committed, from: (u64, Term), last: LogPosition) -> io::Result<()> {
+    match committed.contradicts(from, [last]) {
+        Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
+        None => Ok(()),
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
         connect_timeout: PATIENCE,
         backoff_max: Duration::from_millis(100),
         stall_timeout: PATIENCE * 2,
+        asks_for_life: false,
         reach: Arc::default(),
         fatal: Fatal::default(),
     })
