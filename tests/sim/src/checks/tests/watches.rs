@@ -264,6 +264,28 @@ fn a_set_watches_makes_up_what_was_missed() {
     refused(&without(&good, is_last), "P3 watches");
 }
 
+/// It takes several steps, and no reply shows at which zxids: a watch in it may be fired in between.
+#[test]
+fn a_set_watches_of_very_many_paths_is_not_judged() {
+    let (mut story, watcher, writer) = story();
+    let since = story.state.last_zxid;
+    let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
+    let again = story.resume(watcher, 3, since);
+    let body = SetWatches2Request {
+        relative_zxid: since,
+        data_watches: vec!["/a".into()],
+        exist_watches: Vec::new(),
+        child_watches: Vec::new(),
+        persistent_watches: (0..300).map(|at| format!("/{at}")).collect(),
+        persistent_recursive_watches: Vec::new(),
+    };
+    let (call, _) = story.call(again, Request::SetWatches2(body));
+    story.event(again, Zxid::NONE, NodeDataChanged, "/a");
+    story.returned(call, zxid, Ok(Reply::Empty));
+    story.ping(again);
+    assert_eq!(accepted(&story.end()).watchers_given_up, 1);
+}
+
 #[test]
 fn the_ephemeral_znodes_of_an_ended_session_go_in_any_order() {
     let (mut story, watcher, writer) = story();

@@ -109,6 +109,9 @@ impl<'a> Sweep<'a> {
             Step::Reply(call) => {
                 let Some(answer) = call.answer else { return };
                 self.missed_while_away(call, answer, zxid);
+                if self.watcher(connection).is_given_up {
+                    return;
+                }
                 let mut counts = *self.counts;
                 let settled = self.watcher(connection).settle(zxid, arrived, &mut counts);
                 *self.counts = counts;
