@@ -137,8 +137,9 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
         trace::panicked(info);
         shown(info);
     }));
-    let outcome = run::run(&arguments.options(seed));
-    let checked = checks::all(&outcome.history, &run::check_options(seed));
+    let options = arguments.options(seed);
+    let outcome = run::run(&options);
+    let checked = checks::all(&outcome.history, &run::check_options(&options));
     let met = situations::met(&outcome, &checked.counts);
     let report = Report::of(seed, &outcome, &checked, met);
     if arguments.report {

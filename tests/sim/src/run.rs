@@ -34,6 +34,11 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// How long clients have to walk over the tree then.
 const WALK: Duration = Duration::from_secs(20);
 
+/// How far clocks may be wrong, in thousandths, for all promises to hold.
+pub(crate) const CLOCK_PERMILLE: u32 = 100;
+/// And how far they are where promises about times are off.
+pub(crate) const WILD_CLOCK_PERMILLE: u32 = 500;
+
 /// What a run is made of; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -188,17 +193,27 @@ pub fn size(options: &Options) -> Size {
     Size { faults, clients, from_ms: from.ms(), until_ms: until.ms() }
 }
 
-/// What the checks have to know of a seed's run.
-pub fn check_options(seed: u64) -> checks::Options {
+/// What the checks have to know of a run. Clocks that are wrong beyond what is borne make promises
+/// about times looser, and no others.
+pub fn check_options(options: &Options) -> checks::Options {
     let mut config = ServerConfig::default();
-    draw_config(seed)(&mut config);
+    draw_config(options.seed)(&mut config);
+    let is_wild = plan(options).iter().any(|planned| planned.fault.kind() == Kind::ClockWild);
+    let error_permille = if is_wild { WILD_CLOCK_PERMILLE } else { CLOCK_PERMILLE };
+    let longest = |ms: u64| Duration::from_millis(ms * 1000 / (1000 - u64::from(error_permille)));
     let ensemble = &config.ensemble;
     let silence_ms = u64::from(ensemble.election_timeout_ms_min + ensemble.election_timeout_ms_max);
     // Beside it a tick of its clock, and what is under way.
     let alone_ms = silence_ms + config.sync_limit_ms() + u64::from(ensemble.tick_time_ms) + 1000;
     checks::Options {
-        serves_alone_within: Duration::from_millis(alone_ms) * 10 / 9,
-        clock_error_permille: 100,
+        serves_alone_within: longest(alone_ms),
+        clock_error_permille: error_permille,
+        // As long as a session may live.
+        loss_slack: if is_wild {
+            longest(u64::from(config.session.timeout_ms_max))
+        } else {
+            Duration::ZERO
+        },
         super_digest: Some(SUPER_DIGEST.to_owned()),
         ..checks::Options::default()
     }

@@ -104,6 +104,17 @@ pub struct Granted {
     pub attach: Option<usize>,
 }
 
+impl Link<'_> {
+    /// The lowest zxid of what has come on it.
+    fn first_shown(&self, calls: &BTreeMap<CallNumber, Call<'_>>) -> Option<Zxid> {
+        let zxids = self.arrivals.iter().filter_map(|arrival| match arrival {
+            Arrival::Event(notice) => Some(notice.zxid),
+            Arrival::Reply(number) => Some(calls.get(number)?.answer?.zxid),
+        });
+        zxids.filter(|zxid| zxid.0 > 0).min()
+    }
+}
+
 /// A run, put in order.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
@@ -208,8 +219,9 @@ impl<'a> Run<'a> {
     }
 
     /// Finds out by which command each connection got its session: the last one of this session and
-    /// server that the server had applied when the answer arrived. A client has one connection at a
-    /// time, so all earlier ones are of handshakes that it has given up.
+    /// server that the server had applied when the answer arrived, and that is not behind what the
+    /// connection has shown. A client has one connection at a time, so all earlier ones are of
+    /// handshakes that it has given up; a later one is of a request that came twice.
     fn find_attachments(&mut self) {
         let mut first_applied = BTreeMap::new();
         for (server, log) in &self.history.servers {
@@ -229,10 +241,17 @@ impl<'a> Run<'a> {
             }
         }
         for link in self.links.values_mut() {
+            let first_shown = link.first_shown(&self.calls);
             let Some(granted) = &mut link.granted else { continue };
             let known = attaches.get(&(granted.session, granted.server));
             let before = known.into_iter().flatten().filter(|(at, _)| *at <= granted.at);
-            granted.attach = before.map(|(_, transaction)| *transaction).max();
+            let places: Vec<usize> = before.map(|(_, transaction)| *transaction).collect();
+            let is_shown = |place: &&usize| {
+                let zxid = self.model.transactions.get(**place).map(|one| one.zxid);
+                first_shown.is_none_or(|shown| zxid <= Some(shown))
+            };
+            let shown = places.iter().filter(is_shown).max();
+            granted.attach = shown.or(places.iter().max()).copied();
         }
     }
 

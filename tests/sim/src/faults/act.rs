@@ -33,6 +33,7 @@ enum Act {
     GoOn(ServerId),
     Mend(Vec<(MachineId, MachineId)>),
     Conditions(Vec<(MachineId, MachineId)>),
+    Once(Vec<(MachineId, MachineId)>),
     Disk(ServerId),
     Rate(ServerId),
     Jump(ServerId, i64),
@@ -191,6 +192,12 @@ impl Nemesis {
                     world.network.set_conditions(from, to, Conditions::GOOD);
                 }
             }
+            Act::Once(links) => {
+                trace::line(format_args!("connects arrive once again: {links:?}"));
+                for (from, to) in links {
+                    world.network.set_twice(from, to, 0);
+                }
+            }
             Act::Disk(server) => {
                 trace::line(format_args!("the disk of server {server} is good again"));
                 if let Some(server) = world.servers.get_mut(&server) {
@@ -249,6 +256,12 @@ impl Nemesis {
                     world.network.set_conditions(*from, *to, *conditions);
                 }
                 self.at(end, Act::Conditions(links.clone()));
+            }
+            Fault::Twice { links, permille } => {
+                for (from, to) in links {
+                    world.network.set_twice(*from, *to, *permille);
+                }
+                self.at(end, Act::Once(links.clone()));
             }
             Fault::Reset { one, other, permille } => {
                 world.network.reset(*one, *other, *permille);

@@ -9,7 +9,8 @@ use super::{Fault, Files, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
-use crate::world::{Point, client_machine};
+use crate::run::{CLOCK_PERMILLE, WILD_CLOCK_PERMILLE};
+use crate::world::{Point, TRUE_RATE, client_machine};
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
 type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
@@ -134,11 +135,12 @@ impl Drawer {
             Kind::Stall => (50, 3000),
             Kind::Stop | Kind::StopClient => (50, 15_000),
             Kind::BitRot | Kind::DiskLoss | Kind::Level => (10, 3000),
-            Kind::ClockJump | Kind::ClockRate => (1000, 30_000),
+            Kind::ClockJump | Kind::ClockRate | Kind::ClockWild => (1000, 30_000),
             Kind::Cut
             | Kind::CutLeader
             | Kind::CutClient
             | Kind::Links
+            | Kind::Twice
             | Kind::SlowCpu
             | Kind::SlowDisk
             | Kind::Full => (50, 10_000),
@@ -170,6 +172,9 @@ impl Drawer {
                 Fault::Links { links, conditions }
             }
             Kind::Reset => self.reset(),
+            Kind::Twice => {
+                Fault::Twice { links: self.some_links(), permille: self.chance.between(200, 1000) }
+            }
             Kind::SlowDisk => {
                 let min = self.chance.between(2000, 100_000);
                 let sync_us = (min, min * self.chance.between(1, 10));
@@ -198,9 +203,12 @@ impl Drawer {
                 Fault::DiskLoss { server: self.server() }
             }
             Kind::ClockRate => {
-                // A tenth is what the documentation bears.
-                let rate = self.chance.between(900_000, 1_100_000);
-                Fault::ClockRate { server: self.server(), rate }
+                let rate = self.rate(CLOCK_PERMILLE);
+                Fault::ClockRate { server: self.server(), rate, is_wild: false }
+            }
+            Kind::ClockWild => {
+                let rate = self.rate(WILD_CLOCK_PERMILLE);
+                Fault::ClockRate { server: self.server(), rate, is_wild: true }
             }
             Kind::ClockJump => self.clock_jump(),
             Kind::StopClient => Fault::StopClient { client: self.client() },
@@ -211,6 +219,12 @@ impl Drawer {
                 level: u32::try_from(self.chance.between(0, 3)).unwrap_or(0),
             },
         })
+    }
+
+    /// The rate of a clock that is off by up to this many thousandths.
+    fn rate(&mut self, permille: u32) -> u64 {
+        let most = TRUE_RATE / 1000 * u64::from(permille);
+        self.chance.between(TRUE_RATE - most, TRUE_RATE + most)
     }
 
     fn power_cut(&mut self) -> Fault {

@@ -56,6 +56,8 @@ fault_kinds! {
     Links = "links",
     /// Connections break.
     Reset = "reset",
+    /// What callers say first arrives on two connections.
+    Twice = "twice",
     /// Disks are slow.
     SlowDisk = "slow-disk",
     /// Disks stand still.
@@ -70,6 +72,8 @@ fault_kinds! {
     DiskLoss = "disk-loss",
     /// Clocks go too fast or too slow.
     ClockRate = "clock-rate",
+    /// Clocks go so fast or so slow that promises about times are off.
+    ClockWild = "clock-wild",
     /// Wall clocks jump.
     ClockJump = "clock-jump",
     /// Clients stand still.
@@ -96,13 +100,15 @@ impl Fault {
             Self::CutLeader { .. } => Kind::CutLeader,
             Self::Links { .. } => Kind::Links,
             Self::Reset { .. } => Kind::Reset,
+            Self::Twice { .. } => Kind::Twice,
             Self::SlowDisk { .. } => Kind::SlowDisk,
             Self::Stall { .. } => Kind::Stall,
             Self::Full { .. } => Kind::Full,
             Self::DiskError { .. } => Kind::DiskError,
             Self::BitRot { .. } => Kind::BitRot,
             Self::DiskLoss { .. } => Kind::DiskLoss,
-            Self::ClockRate { .. } => Kind::ClockRate,
+            Self::ClockRate { is_wild: false, .. } => Kind::ClockRate,
+            Self::ClockRate { is_wild: true, .. } => Kind::ClockWild,
             Self::ClockJump { .. } => Kind::ClockJump,
             Self::StopClient { .. } => Kind::StopClient,
             Self::KillClient { .. } => Kind::KillClient,

@@ -118,6 +118,13 @@ pub enum Fault {
         /// Of a thousand, how many.
         permille: u64,
     },
+    /// Connects arrive twice.
+    Twice {
+        /// From and to.
+        links: Vec<(MachineId, MachineId)>,
+        /// Of a thousand, how many.
+        permille: u64,
+    },
     /// A server's program has its turn at one of several milliseconds alone.
     SlowCpu {
         /// Whose.
@@ -171,6 +178,8 @@ pub enum Fault {
         server: ServerId,
         /// The rate.
         rate: u64,
+        /// Whether that is more than the documentation bears.
+        is_wild: bool,
     },
     /// A server's wall clock jumps, and jumps back behind the span.
     ClockJump {

@@ -82,6 +82,7 @@ impl Drawer {
             | Fault::Cut { .. }
             | Fault::Links { .. }
             | Fault::Reset { .. }
+            | Fault::Twice { .. }
             | Fault::Full { .. }
             | Fault::DiskError { .. }
             | Fault::DiskLoss { .. }

@@ -30,6 +30,8 @@ const LOSSES_MAX: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) conditions: Conditions,
+    /// How many connects in a thousand arrive twice.
+    pub(super) twice_permille: u64,
     pub(super) is_cut: bool,
     /// What was sent while it is cut.
     pub(super) held: Vec<Arrival>,
@@ -40,7 +42,8 @@ pub(super) struct Link {
 impl Default for Link {
     fn default() -> Self {
         let (conditions, held) = (Conditions::GOOD, Vec::new());
-        Self { conditions, is_cut: false, held, busy_until: SimTime::default() }
+        let busy_until = SimTime::default();
+        Self { conditions, twice_permille: 0, is_cut: false, held, busy_until }
     }
 }
 

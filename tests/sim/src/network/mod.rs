@@ -77,6 +77,8 @@ pub struct Figures {
     pub lost: u64,
     /// Connections that were reset by a fault.
     pub resets: u64,
+    /// Connects that arrived twice.
+    pub twice: u64,
     /// Connections that a listener had of a caller that no longer wanted them.
     pub unwanted: u64,
 }
@@ -247,6 +249,13 @@ impl Network {
         self.lock().link(from, to).conditions = conditions;
     }
 
+    /// Has some connects over a link arrive twice, each with this chance in a thousand: the callee has a
+    /// second connection then, on which the first piece of the caller arrives as well, and nothing
+    /// behind it.
+    pub fn set_twice(&self, from: MachineId, to: MachineId, permille: u64) {
+        self.lock().link(from, to).twice_permille = permille;
+    }
+
     /// Cuts a link, of one direction.
     pub fn cut(&self, from: MachineId, to: MachineId) {
         self.lock().link(from, to).is_cut = true;
@@ -376,17 +385,33 @@ impl State {
             return;
         }
         let caller = from.0;
+        let (there, back) = self.accept(from, (callee, to));
+        let twice_permille = self.link(caller, callee).twice_permille;
+        if twice_permille > 0 && self.chance.permille(twice_permille) {
+            self.figures.twice += 1;
+            let again = self.accept(from, (callee, to));
+            self.repeat(there, again);
+        }
+        self.send(callee, caller, Arrival::Answer { call, ends: (there, back) });
+    }
+
+    /// A listener has one more connection: the pipe to it, and the one back.
+    fn accept(
+        &mut self,
+        (caller, address): (MachineId, SocketAddr),
+        (callee, to): (MachineId, SocketAddr),
+    ) -> (PipeId, PipeId) {
         let (there, back) = (PipeId(self.number()), PipeId(self.number()));
         let lives = (self.lives(caller), self.lives(callee));
         self.pipes.insert(there, Pipe::new((caller, lives.0), (callee, lives.1), back));
         self.pipes.insert(back, Pipe::new((callee, lives.1), (caller, lives.0), there));
         self.figures.connections += 1;
-        let stream = (callee, back, there);
         if let Some(listening) = self.listeners.get_mut(&to) {
-            listening.queue.push_back((SimStream::unbound(stream), from.1));
+            let stream = SimStream::unbound((callee, back, there));
+            listening.queue.push_back((stream, address));
             self.wakers.extend(listening.waker.take());
         }
-        self.send(callee, caller, Arrival::Answer { call, ends: (there, back) });
+        (there, back)
     }
 
     /// The answer to a call arrives.

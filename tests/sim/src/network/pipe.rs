@@ -26,6 +26,8 @@ pub(super) struct Pipe {
     reader: End,
     /// The pipe of the other direction.
     other: PipeId,
+    /// Where its first piece arrives as well.
+    repeated: Option<PipeId>,
     /// What has arrived.
     readable: BytesMut,
     /// What is under way.
@@ -48,6 +50,7 @@ impl Pipe {
             writer,
             reader,
             other,
+            repeated: None,
             readable: BytesMut::new(),
             sent: 0,
             has_ended: false,
@@ -174,9 +177,29 @@ impl State {
         let length = room.min(bytes.len());
         let piece = Bytes::copy_from_slice(bytes.get(..length).unwrap_or_default());
         pipe.sent += length;
-        let (from, to) = (pipe.writer.0, pipe.reader.0);
+        let (from, to, repeated) = (pipe.writer.0, pipe.reader.0, pipe.repeated.take());
+        if let Some(again) = repeated
+            && let Some(pipe) = self.pipes.get_mut(&again)
+        {
+            pipe.sent += length;
+            self.send(from, to, Arrival::Bytes(again, piece.clone()));
+        }
         self.send(from, to, Arrival::Bytes(id, piece));
         Poll::Ready(Ok(length))
+    }
+
+    /// What is written to a pipe first is written to that of another connection as well, of which the
+    /// caller knows nothing.
+    pub(super) fn repeat(&mut self, id: PipeId, (there, back): (PipeId, PipeId)) {
+        if let Some(pipe) = self.pipes.get_mut(&id) {
+            pipe.repeated = Some(there);
+        }
+        if let Some(pipe) = self.pipes.get_mut(&there) {
+            pipe.writer_gone = true;
+        }
+        if let Some(pipe) = self.pipes.get_mut(&back) {
+            pipe.reader_gone = true;
+        }
     }
 
     /// The program has no more to write.

@@ -92,6 +92,45 @@ fn what_is_written_arrives_in_order_and_the_end_behind_it() {
 }
 
 #[test]
+fn a_connect_that_arrives_twice_is_two_connections_with_the_same_first_piece() {
+    let mut bench = Bench::new();
+    bench.network.set_twice(ONE, TWO, 1000);
+    let there = bench.network.of(TWO);
+    let accepting = bench.spawn(async move {
+        let mut listener = there.listen(ADDRESS, 10).await.unwrap();
+        let mut streams = [listener.accept().await.unwrap().0, listener.accept().await.unwrap().0];
+        let mut ends = Vec::new();
+        for stream in &mut streams {
+            let mut piece = [0; 5];
+            stream.read_exact(&mut piece).await.unwrap();
+            stream.write_all(&piece).await.unwrap();
+            let mut rest = Vec::new();
+            let end = stream.read_to_end(&mut rest).await;
+            ends.push((piece, rest, end.map_err(|error| error.kind())));
+        }
+        ends
+    });
+    let here = bench.network.of(ONE);
+    let calling = bench.spawn(async move {
+        let mut stream = Net::connect(&here, ADDRESS).await.unwrap();
+        stream.write_all(b"first").await.unwrap();
+        stream.write_all(b" next").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.map(|_| all)
+    });
+    bench.go(50);
+    let ends = bench.result(accepting);
+    assert_eq!(ends[0], (*b"first", b" next".to_vec(), Ok(5)));
+    let reset = Err(std::io::ErrorKind::ConnectionReset);
+    assert_eq!(ends[1], (*b"first", Vec::new(), reset), "the caller knows nothing of it");
+    assert_eq!(bench.result(calling).unwrap(), b"first");
+    assert_eq!(bench.network.figures().twice, 1);
+    bench.go(50);
+    assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+}
+
+#[test]
 fn a_cut_holds_what_is_sent_until_it_is_mended() {
     let mut bench = Bench::new();
     let (mut caller, mut callee) = bench.connected();

@@ -131,6 +131,7 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a caller is refused on the peer port", |facts| facts.logged("refused on the peer port")),
     ("a peer is out of reach, and back", |facts| facts.logged("peer can be reached again")),
     ("connections break while links lose", |facts| facts.overlap(Kind::Reset, Kind::Links)),
+    ("a connect arrives twice", |facts| facts.outcome.network.twice > 0),
     ("a connection comes of a caller who has given up", |facts| facts.outcome.network.unwanted > 0),
     // Disks and clocks.
     ("a sync takes half a second", |facts| {
@@ -149,6 +150,11 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     ("clocks of two servers go wrong at a time", |facts| {
         facts.overlap(Kind::ClockRate, Kind::ClockRate)
+    }),
+    ("a leader is elected while clocks are wrong beyond what is borne", |facts| {
+        facts.faults(Kind::ClockWild).any(|wild| {
+            facts.all_logged(LED).any(|led| led.at >= wild.at && led.at <= wild.at + wild.span)
+        })
     }),
     ("a wall clock jumps by more than a day", |facts| {
         facts.any_fault(|fault| {

@@ -1,6 +1,7 @@
 //! Sessions: P10.
 
 use zoolet_jute::{ErrorCode, Reply, Request, SessionId, Zxid};
+use zoolet_replica::Op;
 
 use super::{Client, Options, Story, TIMEOUT_MS, accepted, get_data, refused};
 use crate::checks::all;
@@ -165,4 +166,20 @@ fn a_close_whose_session_goes_on_is_found() {
     // As if it had been answered before it was in the log.
     let early = super::lie(&good, call, |zxid, _| *zxid = Zxid(zxid.0 - 1));
     refused(&early, "P10 sessions");
+}
+
+/// The server has taken a session over for both connections when the answer of the first one arrives.
+#[test]
+fn a_resume_that_came_twice_is_that_of_what_its_connection_shows() {
+    let (mut story, client) = story();
+    let again = story.resume(client, 1, story.state.last_zxid);
+    let shown = story.state.last_zxid;
+    let timeout_ms = i32::try_from(TIMEOUT_MS).unwrap();
+    let command = story.command(again.server, again.session, Op::ResumeSession { timeout_ms });
+    story.apply(again.server, command);
+    let now = story.now;
+    story.history.records.last_mut().unwrap().at = now;
+    let (call, _) = story.call(again, Request::Ping);
+    story.returned(call, shown, Ok(Reply::Empty));
+    accepted(&story.end());
 }

@@ -1,13 +1,15 @@
 //! Watches: P3 and P4.
 
+use bytes::Bytes;
 use zoolet_jute::{
-    AddWatchMode, AddWatchRequest, ErrorCode, EventType, Reply, Request, SetWatches2Request,
-    WatcherType, WatchesRequest, Zxid,
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, ErrorCode, EventType, Id, Reply, Request,
+    SetWatches2Request, WatcherType, WatchesRequest, Zxid, perms,
 };
 
 use super::clients::auth_packet;
 use super::{Client, Story, accepted, delete, get_data, look, refused, set_data, without};
 use crate::history::{History, What};
+use crate::model::access::identities;
 
 use EventType::{NodeChildrenChanged, NodeCreated, NodeDataChanged, NodeDeleted};
 
@@ -269,8 +271,9 @@ fn a_set_watches_makes_up_what_was_missed() {
 fn a_set_watches_of_very_many_paths_is_not_judged() {
     let (mut story, watcher, writer) = story();
     let since = story.state.last_zxid;
-    let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
+    story.write(writer, set_data("/a", "b"));
     let again = story.resume(watcher, 3, since);
+    let zxid = story.state.last_zxid;
     let body = SetWatches2Request {
         relative_zxid: since,
         data_watches: vec!["/a".into()],
@@ -381,6 +384,30 @@ fn a_client_that_may_not_read_is_not_notified_and_its_watch_is_used_up() {
     accepted(&good);
     story.event(watcher, zxid, NodeDataChanged, "/a");
     refused(&story.end(), "P3 watches");
+}
+
+/// The reply to the first request was taken for that to both.
+#[test]
+fn what_two_auth_requests_prove_counts_one_after_the_other() {
+    let (mut story, watcher, writer) = story();
+    add_watch(&mut story, watcher, "/a", AddWatchMode::Persistent);
+    let reader = identities(&auth_packet(), None).pop().unwrap();
+    let acl = vec![
+        Acl { perms: perms::READ, id: reader },
+        Acl { perms: perms::ALL & !perms::READ, id: Id::new("world", "anyone") },
+    ];
+    let body = zoolet_jute::SetAclRequest { path: "/a".into(), acl: Some(acl), version: -1 };
+    story.write(writer, Request::SetAcl(body));
+    let other = AuthPacket { auth: Some(Bytes::from_static(b"other:p")), ..auth_packet() };
+    let (first, _) = story.call(watcher, Request::Auth(other));
+    let (second, _) = story.call(watcher, Request::Auth(auth_packet()));
+    story.returned(first, Zxid(0), Ok(Reply::Empty));
+    story.ping(watcher);
+    let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
+    story.returned(second, Zxid(0), Ok(Reply::Empty));
+    story.event(watcher, zxid, NodeDataChanged, "/a");
+    story.ping(watcher);
+    accepted(&story.end());
 }
 
 #[test]

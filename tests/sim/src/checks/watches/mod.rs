@@ -12,7 +12,7 @@ mod watcher;
 use std::collections::BTreeMap;
 
 use zoolet_jute::{
-    AddWatchMode, ErrorCode, Request, SetWatches2Request, WatchesRequest, Zxid, perms,
+    AddWatchMode, ErrorCode, Id, Request, SetWatches2Request, WatchesRequest, Zxid, perms,
 };
 
 use super::{Answer, Call, Counts, Run, Violation};
@@ -127,15 +127,15 @@ impl<'a> Sweep<'a> {
                 }
             }
             Step::AuthSent(call) => {
-                let who = self.proved(connection, call);
-                self.watcher(connection).maybe = Some(who);
+                let proved = self.proved(call);
+                self.watcher(connection).maybe.push_back(proved);
             }
             Step::AuthCounts(call) => {
+                let watcher = self.watcher(connection);
+                let proved = watcher.maybe.pop_front().unwrap_or_default();
                 if call.answer.is_some_and(|answer| answer.result.is_ok()) {
-                    let who = self.proved(connection, call);
-                    self.watcher(connection).who = who;
+                    watcher.who.ids.extend(proved);
                 }
-                self.watcher(connection).maybe = None;
             }
             Step::JumpBegins => self.jump_begins(connection, zxid),
             Step::JumpEnds => self.jump_ends(connection, zxid),
@@ -154,12 +154,9 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn proved(&mut self, connection: Connection, call: &Call<'_>) -> Who {
-        let mut who = self.watcher(connection).who.clone();
-        if let Request::Auth(packet) = call.request {
-            who.ids.extend(identities(packet, self.run.options.super_digest.as_deref()));
-        }
-        who
+    fn proved(&self, call: &Call<'_>) -> Vec<Id> {
+        let Request::Auth(packet) = call.request else { return Vec::new() };
+        identities(packet, self.run.options.super_digest.as_deref())
     }
 
     fn violated(&mut self, connection: Connection, at: SimTime, why: &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zoolet_jute::{Acl, EventType, KeeperState, Zxid, perms};
+use zoolet_jute::{Acl, EventType, Id, KeeperState, Zxid, perms};
 
 use crate::checks::{Counts, Notice};
 use crate::model::Who;
@@ -45,8 +45,8 @@ fn describe(notice: &Notice<'_>) -> String {
 pub(super) struct Watcher<'a> {
     /// Whom it has proved to be for certain.
     pub(super) who: Who,
-    /// Whom it may have proved to be: the reply to an auth request is on its way.
-    pub(super) maybe: Option<Who>,
+    /// What it may have proved beyond that, in order: the replies to auth requests are on their way.
+    pub(super) maybe: VecDeque<Vec<Id>>,
     /// What has come, in order, and is not accounted for.
     pub(super) received: VecDeque<Notice<'a>>,
     /// What must come.
@@ -59,11 +59,15 @@ pub(super) struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     /// Whether it may be notified, as its server sees it; `None` if that is not known.
     pub(super) fn may_read(&self, acl: &[Acl]) -> Option<bool> {
-        let now = self.who.may(acl, perms::READ);
-        match &self.maybe {
-            Some(maybe) if maybe.may(acl, perms::READ) != now => None,
-            Some(_) | None => now,
+        let mut who = self.who.clone();
+        let now = who.may(acl, perms::READ);
+        for more in &self.maybe {
+            who.ids.extend(more.iter().cloned());
+            if who.may(acl, perms::READ) != now {
+                return None;
+            }
         }
+        now
     }
 
     /// An event is on its way, unless the connection may not read the znode.
