@@ -111,8 +111,8 @@ impl Snapshots {
     }
 
     pub(crate) fn take_staged(&self, name: SnapshotName) -> Option<Staged> {
-        let staged = self.lock_staged().take();
-        staged.filter(|(of, _)| *of == name).map(|(_, staged)| staged)
+        let staged = self.lock_staged().take_if(|(of, _)| *of == name);
+        staged.map(|(_, staged)| staged)
     }
 
     pub(crate) fn store(&self) -> &SnapshotStore {

@@ -22,24 +22,50 @@ function fill(made, attributes, children) {
   return made;
 }
 
-// What is pressed now, by the pointer or a key, and what waits until it is released: a button that is
-// replaced between the press and the release never hears of a click.
-let pressed = null;
+// What is pressed now, by pointer or key, and what is shown only when it is released: a button that is
+// replaced between the press and the release receives no click.
+const presses = new Map();
 const waiting = new Map();
+const CLICKABLE = 'button, a, summary, label, input';
 
-for (const name of ['pointerdown', 'keydown']) addEventListener(name, (event) => { pressed = event.target; }, true);
-for (const name of ['pointerup', 'pointercancel', 'contextmenu', 'dragend', 'keyup', 'blur']) addEventListener(name, release, true);
+// A tap is a click some time after it ends.
+const TAP_MS = 500;
+
+// Nothing waits for a release that does not come.
+const PRESS_MS_MAX = 5000;
+
+addEventListener('pointerdown', (event) => {
+  if (event.isPrimary && event.button === 0) press(event.pointerId, event.target);
+}, true);
+addEventListener('keydown', (event) => {
+  if (event.key === ' ' && !event.repeat) press('key', event.target);
+}, true);
+for (const name of ['pointerup', 'pointercancel']) {
+  addEventListener(name, (event) => release(event.pointerId, event.pointerType === 'mouse' ? 0 : TAP_MS), true);
+}
+addEventListener('keyup', (event) => { if (event.key === ' ') release('key', 0); }, true);
+for (const name of ['contextmenu', 'dragend', 'blur']) {
+  addEventListener(name, () => [...presses.keys()].forEach((by) => release(by, 0)));
+}
+
+function press(by, target) {
+  const pressed = target.closest?.(CLICKABLE);
+  if (!pressed) return;
+  presses.set(by, pressed);
+  setTimeout(() => { if (presses.get(by) === pressed) release(by, 0); }, PRESS_MS_MAX);
+}
 
 /** The click comes first, then what has waited. */
-function release(event) {
-  if (event.type === 'blur' && event.target !== window) return;
-  pressed = null;
+function release(by, afterMs) {
+  const pressed = presses.get(by);
   setTimeout(() => {
-    if (pressed !== null) return;
-    const all = [...waiting];
-    waiting.clear();
-    for (const [parent, children] of all) replace(parent, children);
-  });
+    if (presses.get(by) === pressed) presses.delete(by);
+    for (const [parent, children] of waiting) show(parent, ...children);
+  }, afterMs);
+}
+
+function isPressed(parent) {
+  return [...presses.values()].some((pressed) => parent.contains(pressed));
 }
 
 /**
@@ -47,19 +73,21 @@ function release(event) {
  * keyboard keeps it.
  */
 export function show(parent, ...children) {
+  if (isPressed(parent)) {
+    waiting.set(parent, children);
+    return;
+  }
   waiting.delete(parent);
-  if (pressed !== null && parent.contains(pressed)) waiting.set(parent, children);
-  else replace(parent, children);
-}
-
-function replace(parent, children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
-  if (focused && !focused.isConnected) {
-    const isSame = (it) => it.getAttribute('href') === focused.getAttribute('href') && it.id === focused.id
-      && it.textContent === focused.textContent;
-    [...parent.querySelectorAll(focused.tagName)].find(isSame)?.focus({ preventScroll: true });
-  }
+  if (focused && !focused.isConnected) inPlaceOf(focused, parent)?.focus({ preventScroll: true });
+}
+
+/** The element that is now what one that was replaced has been. */
+function inPlaceOf(replaced, parent) {
+  const isSame = (it) => it.getAttribute('href') === replaced.getAttribute('href') && it.id === replaced.id
+    && it.textContent === replaced.textContent;
+  return [...parent.querySelectorAll(replaced.tagName)].find(isSame);
 }
 
 /** A table: columns are `[title, is a number]`, rows lists of texts and elements. */
@@ -110,7 +138,7 @@ export function dialog(title, fields, action, submit, kind = 'main') {
   });
   box.addEventListener('close', () => {
     box.remove();
-    if (before?.isConnected) before.focus();
+    (before?.isConnected === false ? inPlaceOf(before, document) : before)?.focus();
   });
   document.body.append(box);
   box.showModal();

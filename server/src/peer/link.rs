@@ -64,13 +64,23 @@ pub(crate) struct LinkOptions {
     /// not a caller still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
-    /// Whether the peer is asked for signs of life while an answer takes long. Where the peer is a
-    /// new process by now, nothing else would ever tell.
-    pub asks_for_life: bool,
+    /// How often the peer is probed while it owes an answer that may take long: a connection on which
+    /// nobody writes does not show that the peer is a new process by now.
+    pub probes: Option<Probes>,
     /// Reports a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
     /// Receives the reason if the link can no longer connect.
     pub fatal: Fatal,
+}
+
+/// How a peer is probed that may take long to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probes {
+    /// The time between two probes.
+    pub every: Duration,
+    /// Takes the place of the stall timeout until the peer has answered one: an older one answers a
+    /// connection's calls one after the other.
+    pub stall_timeout_before: Duration,
 }
 
 /// Why a call has no answer.
@@ -177,6 +187,10 @@ struct Unanswered {
     owed: u64,
     /// Since when it owes some and has given none.
     silent_since: Option<Instant>,
+    /// The probe that it has not answered.
+    probe: Option<u64>,
+    /// It has answered a probe while it owed another answer.
+    answers_probes: bool,
 }
 
 impl Unanswered {
@@ -260,8 +274,10 @@ async fn converse(
     let (input, output) = tokio::io::split(stream);
     let unanswered = Mutex::new(Unanswered::default());
     let error = tokio::select! {
-        error = write_calls(options, output, first, queue, &unanswered) => error.into(),
+        biased;
+        // What has come while this server stood still is no silence.
         error = read_answers(options, input, &unanswered) => error,
+        error = write_calls(options, output, first, queue, &unanswered) => error.into(),
         error = watch_stall(options, &unanswered) => error.into(),
     };
     let unanswered = unanswered.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -302,29 +318,32 @@ async fn write_calls(
             return error;
         }
         next = loop {
-            let next = queue.recv();
-            if !options.asks_for_life {
-                break next.await;
-            }
-            match timeout(options.stall_timeout / 4, next).await {
+            let Some(Probes { every, .. }) = options.probes else { break queue.recv().await };
+            match timeout(every, queue.recv()).await {
                 Ok(next) => break next,
-                Err(_) => ask_for_life(unanswered, &mut buffer),
-            }
-            if let Err(error) = write(&mut output, &mut buffer).await {
-                return error;
+                Err(_) if !probe(unanswered, &mut buffer) => {}
+                Err(_) => {
+                    if let Err(error) = write(&mut output, &mut buffer).await {
+                        return error;
+                    }
+                }
             }
         };
     }
     io::ErrorKind::NotConnected.into()
 }
 
-/// Asks the peer something that it can always answer, if it owes an answer.
-fn ask_for_life(unanswered: &Mutex<Unanswered>, buffer: &mut BytesMut) {
+/// Asks a peer that owes an answer something that it can always answer. False if it owes none, or has
+/// not answered the probe before.
+fn probe(unanswered: &Mutex<Unanswered>, buffer: &mut BytesMut) -> bool {
     let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-    if unanswered.owed > 0 {
+    let is_due = unanswered.owed > 0 && unanswered.probe.is_none();
+    if is_due {
         let id = unanswered.next_id();
+        unanswered.probe = Some(id);
         Frame { kind: RpcKind::Status.code(), id, body: Bytes::new() }.encode(buffer);
     }
+    is_due
 }
 
 async fn write(output: &mut WriteHalf<Box<dyn Stream>>, buffer: &mut BytesMut) -> io::Result<()> {
@@ -374,6 +393,10 @@ async fn read_answers(
                 let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
                 unanswered.owed = unanswered.owed.saturating_sub(1);
                 unanswered.silent_since = (unanswered.owed > 0).then(Instant::now);
+                if unanswered.probe == Some(frame.id) {
+                    unanswered.probe = None;
+                    unanswered.answers_probes |= unanswered.owed > 0;
+                }
                 if let Some(waiting) = unanswered.waiting.remove(&frame.id) {
                     // The caller may have stopped waiting.
                     let _ = waiting.send(Ok(frame.body));
@@ -391,7 +414,11 @@ async fn watch_stall(options: &LinkOptions, unanswered: &Mutex<Unanswered>) -> i
         sleep(options.stall_timeout / 4).await;
         let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         unanswered.waiting.retain(|_, waiting| !waiting.is_closed());
-        if unanswered.silent_since.is_some_and(|at| at.elapsed() > options.stall_timeout) {
+        let stall_timeout = match options.probes {
+            Some(probes) if !unanswered.answers_probes => probes.stall_timeout_before,
+            Some(_) | None => options.stall_timeout,
+        };
+        if unanswered.silent_since.is_some_and(|at| at.elapsed() > stall_timeout) {
             return io::ErrorKind::TimedOut.into();
         }
     }

@@ -7,11 +7,19 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::link::Probes;
 use super::{Lane, Link, LinkOptions, Reach, Target};
 use crate::node_id::NodeId;
 
 /// How long a link for snapshots may be silent: the disk of the receiver may take that long.
 pub(crate) const SNAPSHOT_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How long the receiver of a snapshot may take to install it.
+pub(crate) const SNAPSHOT_INSTALL_MAX: Duration = Duration::from_mins(5);
+
+/// What shows in the meantime that it is there.
+const SNAPSHOT_PROBES: Probes =
+    Probes { every: Duration::from_millis(2500), stall_timeout_before: SNAPSHOT_INSTALL_MAX };
 
 /// The most addresses that are known of one peer.
 const ADDRESSES_MAX: usize = 4;
@@ -75,24 +83,16 @@ impl Links {
 
     fn open(&self, known: &mut LinkTable, target: Target, lane: Lane) -> Option<Arc<Link>> {
         let addresses = known.addresses.get(&target.server)?.clone();
-        let (stall_timeout, asks_for_life) = match lane {
+        let (stall_timeout, probes) = match lane {
             Lane::Control | Lane::Append | Lane::Request | Lane::Question | Lane::Query => {
-                (self.template.stall_timeout, false)
+                (self.template.stall_timeout, None)
             }
-            // The receiver takes its time to install one.
-            Lane::Snapshot => (SNAPSHOT_SILENCE_MAX, true),
+            Lane::Snapshot => (SNAPSHOT_SILENCE_MAX, Some(SNAPSHOT_PROBES)),
         };
         let template = self.template.clone();
         let reach = Arc::clone(known.reaches.entry(target.server).or_default());
-        let options = LinkOptions {
-            target,
-            addresses,
-            lane,
-            stall_timeout,
-            asks_for_life,
-            reach,
-            ..template
-        };
+        let options =
+            LinkOptions { target, addresses, lane, stall_timeout, probes, reach, ..template };
         Some(Arc::new(Link::open(options)))
     }
 
@@ -179,7 +179,7 @@ mod tests {
             connect_timeout,
             backoff_max: TIMEOUT,
             stall_timeout: TIMEOUT,
-            asks_for_life: false,
+            probes: None,
             reach: Arc::default(),
             fatal: Fatal::default(),
         };

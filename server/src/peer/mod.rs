@@ -25,7 +25,7 @@ mod tls;
 pub use handshake::PeerIdentity;
 pub(crate) use handshake::Target;
 pub(crate) use link::{CallError, Link, LinkOptions, Urgency};
-pub(crate) use links::{Links, SNAPSHOT_SILENCE_MAX};
+pub(crate) use links::{Links, SNAPSHOT_INSTALL_MAX, SNAPSHOT_SILENCE_MAX};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub(crate) use reach::Reach;
 pub(crate) use rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};

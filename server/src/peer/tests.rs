@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use super::link::Probes;
 use super::*;
 use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
@@ -75,7 +76,7 @@ fn link_options(port: &PeerPort, ours: PeerIdentity, target: u64) -> LinkOptions
         connect_timeout: Duration::from_secs(1),
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
-        asks_for_life: false,
+        probes: None,
         reach: Arc::default(),
         fatal: Fatal::default(),
     }
@@ -185,34 +186,40 @@ async fn a_peer_that_stops_answering_is_given_up_though_no_call_waits_that_long(
     timeout(Duration::from_secs(5), is_given_up).await.expect("it is never given up");
 }
 
-/// Answers what asks for a sign of life if it `knows` the caller, and closes its connection
-/// otherwise. Answers anything else after a while, if it does.
-#[derive(Debug)]
-struct Slow {
-    knows: bool,
-    asked: AtomicUsize,
+/// What a peer does about a probe while it owes an answer that takes two seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probed {
+    /// It answers the probe first.
+    Answers,
+    /// It answers one call after the other.
+    InOrder,
+    /// It knows nothing of the connection.
+    Resets,
+    /// It answers nothing.
+    Silent,
 }
 
-impl Slow {
-    async fn listen(knows: bool) -> (PeerPort, Arc<Self>) {
-        let service = Arc::new(Self { knows, asked: AtomicUsize::default() });
-        let answering: Arc<dyn Service> = service.clone();
-        (PeerPort::listen(&RealNet, options(), answering).await.unwrap(), service)
-    }
+#[derive(Debug)]
+struct Slow {
+    probed: Probed,
+    probes: AtomicUsize,
 }
 
 impl Service for Slow {
     fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
-        let (knows, is_asked) = (self.knows, call.kind == RpcKind::Status.code());
-        self.asked.fetch_add(usize::from(is_asked), Ordering::Relaxed);
+        let (probed, is_probe) = (self.probed, call.kind == RpcKind::Status.code());
+        self.probes.fetch_add(usize::from(is_probe), Ordering::Relaxed);
         Box::pin(async move {
-            match (is_asked, knows) {
-                (true, true) => Answer::Now(Bytes::new()),
-                (true, false) => Answer::Close,
-                (false, _) => Answer::Later(Box::pin(async move {
-                    sleep(Duration::from_secs(2)).await;
-                    knows.then_some(call.body)
-                })),
+            let long = async move {
+                sleep(Duration::from_secs(2)).await;
+                Some(call.body)
+            };
+            match probed {
+                Probed::Answers if is_probe => Answer::Now(Bytes::new()),
+                Probed::Answers => Answer::Later(Box::pin(long)),
+                Probed::InOrder => Answer::Now(long.await.unwrap()),
+                Probed::Resets if is_probe => Answer::Close,
+                Probed::Resets | Probed::Silent => Answer::Later(Box::pin(async { None })),
             }
         })
     }
@@ -221,16 +228,28 @@ impl Service for Slow {
 /// A leader waited five minutes for a follower to install a snapshot that had lost its power in the
 /// midst of it, and sent it nothing else meanwhile.
 #[tokio::test]
-async fn a_peer_that_takes_long_is_asked_for_signs_of_life() {
-    for knows in [true, false] {
-        let (port, service) = Slow::listen(knows).await;
-        let stall_timeout = Duration::from_millis(if knows { 400 } else { 4000 });
+async fn a_peer_that_takes_long_is_probed() {
+    let ms = Duration::from_millis;
+    let long = ms(60_000);
+    for (probed, stall_timeout, stall_timeout_before, answers) in [
+        (Probed::Answers, ms(400), ms(400), true),
+        (Probed::InOrder, ms(400), long, true),
+        (Probed::Resets, long, long, false),
+        (Probed::Silent, ms(400), ms(1200), false),
+    ] {
+        let service = Arc::new(Slow { probed, probes: AtomicUsize::default() });
+        let answering: Arc<dyn Service> = service.clone();
+        let port = PeerPort::listen(&RealNet, options(), answering).await.unwrap();
+        let probes = Some(Probes { every: ms(100), stall_timeout_before });
         let link_options = link_options(&port, OURS, 2);
-        let link = Link::open(LinkOptions { asks_for_life: true, stall_timeout, ..link_options });
-        let answer = link.call(1, Bytes::from_static(b"long")).await;
-        let expected = if knows { Ok(Bytes::from_static(b"long")) } else { Err(CallError::Broken) };
-        assert_eq!(answer, expected);
-        assert!(service.asked.load(Ordering::Relaxed) > 0);
+        let link = Link::open(LinkOptions { probes, stall_timeout, ..link_options });
+        let answer = timeout(ms(20_000), link.call(1, Bytes::from_static(b"long"))).await;
+        let expected =
+            if answers { Ok(Bytes::from_static(b"long")) } else { Err(CallError::Broken) };
+        assert_eq!(answer, Ok(expected), "{probed:?}");
+        let probes = service.probes.load(Ordering::Relaxed);
+        let is_right = if probed == Probed::Answers { probes > 3 } else { probes <= 1 };
+        assert!(is_right, "{probed:?}: {probes} probes");
     }
 }
 

@@ -28,15 +28,12 @@ use super::types::{LogId, TypeConfig, Vote};
 use crate::consensus::{MemberNode, Term};
 use crate::node_id::NodeId;
 use crate::peer::{
-    CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_SILENCE_MAX,
-    Urgency,
+    CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_INSTALL_MAX, SNAPSHOT_LATER,
+    SNAPSHOT_SILENCE_MAX, Urgency,
 };
 use crate::process::blocking;
 use crate::snapshots::Snapshots;
 use crate::wire::{Reader, malformed, put_bytes};
-
-/// How long the receiver of a snapshot may take to install it.
-const INSTALL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// How many appends a follower may owe the answer to. Each has up to 512 KiB of entries, or one that
 /// is longer, and what waits meanwhile goes into one.
@@ -222,7 +219,7 @@ impl PeerClient {
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer =
-            self.call(call(RpcKind::SnapshotEnd), end.freeze(), INSTALL_TIMEOUT).await?;
+            self.call(call(RpcKind::SnapshotEnd), end.freeze(), SNAPSHOT_INSTALL_MAX).await?;
         let server = self.target.server();
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));

@@ -91,7 +91,7 @@ pub(super) fn links(
         connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
         stall_timeout: options.timing.peer_timeout(),
-        asks_for_life: false,
+        probes: None,
         reach: Arc::default(),
         fatal: fatal.clone(),
     };
@@ -149,6 +149,7 @@ impl ReplicationContext {
             committed: Arc::new(Committed::new(Arc::clone(&self.wal), self.applied.clone())),
             signals: Arc::clone(&self.signals),
             receiving: tokio::sync::Mutex::default(),
+            installing: Arc::default(),
         });
         let port_options = PeerPortOptions {
             ours: peer_identity(options, &self.identity),

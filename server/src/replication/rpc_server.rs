@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::task::yield_now;
 use zoolet_replica::{Batch, Term};
 use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
@@ -52,6 +52,8 @@ pub(super) struct RpcServer {
     pub committed: Arc<Committed>,
     pub signals: Arc<PeerSignals>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
+    /// Held while one is read and installed: each takes the room of a whole state.
+    pub installing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A snapshot on its way in.
@@ -262,6 +264,9 @@ impl RpcServer {
         let last = LogPosition { term: name.term, node: 0, index: name.index };
         check_snapshot(&self.committed, (from, vote.term), last)?;
         let mut receiving = self.receiving.lock().await;
+        if receiving.as_ref().is_some_and(|receiving| receiving.vote.term > vote.term) {
+            return Err(io::Error::other("a newer leader is sending a snapshot"));
+        }
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
         let store = self.snapshots.store().clone();
@@ -272,8 +277,7 @@ impl RpcServer {
 
     async fn take_chunk(&self, from: u64, chunk: Bytes) -> io::Result<Answer> {
         let mut slot = self.receiving.lock().await;
-        let mut receiving = slot.take().filter(|receiving| receiving.from == from);
-        let Some(mut taken) = receiving.take() else {
+        let Some(mut taken) = slot.take_if(|receiving| receiving.from == from) else {
             return Err(malformed("a piece of a snapshot that was not begun"));
         };
         let write = move || taken.writer.write(&chunk).map(|()| taken);
@@ -282,15 +286,18 @@ impl RpcServer {
         Ok(Answer::Now(Bytes::new()))
     }
 
-    /// The sender asks for signs of life while it waits, and gets them: nothing here holds up the
-    /// calls behind this one.
+    /// The sender probes this server while it waits: nothing here holds up the calls behind this one.
     async fn end_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
         let digest = body.u64()?;
-        let taken = self.receiving.lock().await.take().filter(|taken| taken.from == from);
+        let taken = self.receiving.lock().await.take_if(|receiving| receiving.from == from);
         let Some(received) = taken else {
             return Err(malformed("the end of a snapshot that was not begun"));
         };
+        let Ok(alone) = Arc::clone(&self.installing).try_lock_owned() else {
+            return Ok(Answer::Now(Bytes::from_static(SNAPSHOT_LATER)));
+        };
         let installing = Installing {
+            alone,
             handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
@@ -307,6 +314,7 @@ impl RpcServer {
 
 /// What it takes to install a snapshot that has been received.
 struct Installing {
+    alone: OwnedMutexGuard<()>,
     handle: ConsensusHandle,
     machine: Arc<dyn Machine>,
     snapshots: Snapshots,
@@ -316,12 +324,14 @@ struct Installing {
 impl Installing {
     /// Returns the answer to its sender.
     async fn install(self, received: Receiving, digest: u64) -> io::Result<Bytes> {
-        let Self { handle, machine, snapshots, committed } = self;
+        let Self { alone, handle, machine, snapshots, committed } = self;
         let Receiving { from, vote, name, writer } = received;
         let receiving = process::blocking(move || {
-            snapshots.receive(writer, digest, |chunks| machine.stage(chunks))
+            // It goes on if the connection of its sender ends.
+            (snapshots.receive(writer, digest, |chunks| machine.stage(chunks)), alone)
         });
-        let (reader, staged) = match receiving.await? {
+        let (received, alone) = receiving.await?;
+        let (reader, staged) = match received {
             Ok(received) => received,
             Err(error) => {
                 tracing::warn!(
@@ -341,7 +351,7 @@ impl Installing {
         }
         let answer = handle.install(vote, reader)?.await;
         // Freed behind the attempt, if it was not installed.
-        drop(staged);
+        drop((staged, alone));
         answer.ok_or_else(|| io::Error::other("the server is stopping"))
     }
 }

@@ -102,6 +102,9 @@ async function acl({ first }, browser, page) {
 async function pressed({ first }, browser, page) {
   const presses = {
     pointer: [() => page.mouse.down(), () => page.mouse.up()],
+    // Another key that is released in between releases nothing else.
+    'pointer with a key': [async () => { await page.keyboard.down('Shift'); await page.mouse.down(); await page.keyboard.up('Shift'); },
+      () => page.mouse.up()],
     key: [() => page.keyboard.down('Space'), () => page.keyboard.up('Space')],
   };
   for (const [name, [press, release]] of Object.entries(presses)) {
@@ -118,6 +121,7 @@ async function pressed({ first }, browser, page) {
     await page.waitForSelector('dialog');
     await until('the change is shown', async () => (await page.textContent('#data')) === `while the ${name} was pressed`);
     await page.keyboard.press('Escape');
+    await until('the button has the keyboard again', async () => (await page.evaluate(() => document.activeElement.textContent)) === 'Delete');
   }
 }
 

@@ -108,7 +108,7 @@ async fn network(follower: Arc<Follower>) -> (Network, PeerPort) {
         connect_timeout: TIMEOUT,
         backoff_max: TIMEOUT,
         stall_timeout: TIMEOUT,
-        asks_for_life: false,
+        probes: None,
         reach: Arc::default(),
         fatal: Fatal::default(),
     };

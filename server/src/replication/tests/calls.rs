@@ -11,7 +11,10 @@ use zoolet_replica::{Batch, Boot, Origin, Role, ServerId};
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::consensus::Membership;
 use crate::fatal::Fatal;
-use crate::peer::{CallError, FrameLimits, Lane, Link, LinkOptions, PeerIdentity, RpcKind, Target};
+use crate::peer::{
+    CallError, FrameLimits, Lane, Link, LinkOptions, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED,
+    SNAPSHOT_LATER, Target,
+};
 use crate::raft::testing::snapshot_head;
 use crate::transport::RealNet;
 use crate::wire::put_bytes;
@@ -34,7 +37,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
         connect_timeout: PATIENCE,
         backoff_max: Duration::from_millis(100),
         stall_timeout: PATIENCE * 2,
-        asks_for_life: false,
+        probes: None,
         reach: Arc::default(),
         fatal: Fatal::default(),
     })
@@ -53,6 +56,18 @@ async fn a_call_that_makes_no_sense_ends_its_connection() {
     }
 }
 
+/// The first message of a snapshot from a leader of term 1.
+fn begin(leader: usize) -> Bytes {
+    let mut begin = BytesMut::new();
+    // The vote: term, leader, and that a majority has voted for it.
+    begin.put_u64(1);
+    begin.put_u64(leader as u64 + 1);
+    begin.put_u8(1);
+    begin.put_slice(&[0; 24]);
+    put_bytes(&mut begin, &snapshot_head(None, Membership::default()));
+    begin.freeze()
+}
+
 /// A leader that others had replaced sent a snapshot, and the follower on its side went on serving.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
@@ -61,20 +76,48 @@ async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
     let alone = (leader + 1) % 3;
     ensemble.cut.isolate(alone, 3).await;
     let link = link(&ensemble, leader, alone);
-    let mut begin = BytesMut::new();
-    // The vote: term, leader, and that a majority has voted for it.
-    begin.put_u64(1);
-    begin.put_u64(leader as u64 + 1);
-    begin.put_u8(1);
-    begin.put_slice(&[0; 24]);
-    put_bytes(&mut begin, &snapshot_head(None, Membership::default()));
-    link.call(RpcKind::SnapshotBegin.code(), begin.freeze()).await.unwrap();
+    link.call(RpcKind::SnapshotBegin.code(), begin(leader)).await.unwrap();
     let deadline = Instant::now() + ensemble.timing.silence_max() * 8;
     while *ensemble.server(alone).raft.role().borrow() != Role::Looking {
         assert!(Instant::now() < deadline, "it serves on");
         link.call(RpcKind::SnapshotChunk.code(), Bytes::from_static(b"piece")).await.unwrap();
         sleep(ensemble.timing.heartbeat / 2).await;
     }
+}
+
+/// Its sender probes the receiver while it waits, and gives the connection up without an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_calls_are_answered_while_a_snapshot_is_installed() {
+    let ensemble = Ensemble::started(2, 0).await;
+    let leader = ensemble.ready().await;
+    let follower = 1 - leader;
+    let link = link(&ensemble, leader, follower);
+    link.call(RpcKind::SnapshotBegin.code(), begin(leader)).await.unwrap();
+    ensemble.snapshot_gate(follower).close();
+    let mut end = Box::pin(link.call(RpcKind::SnapshotEnd.code(), Bytes::from_static(&[0; 8])));
+    let early = timeout(Duration::from_millis(200), &mut end).await;
+    assert!(early.is_err(), "the disk is held up");
+    let status = timeout(PATIENCE, link.call(RpcKind::Status.code(), Bytes::new())).await;
+    assert!(status.unwrap().is_ok());
+    // One at a time: each takes the room of a whole state.
+    link.call(RpcKind::SnapshotBegin.code(), begin(leader)).await.unwrap();
+    let next = link.call(RpcKind::SnapshotEnd.code(), Bytes::from_static(&[0; 8])).await;
+    assert_eq!(next.unwrap(), SNAPSHOT_LATER);
+    ensemble.snapshot_gate(follower).open();
+    let answer = timeout(PATIENCE, end).await.unwrap().unwrap();
+    assert!(answer != SNAPSHOT_DAMAGED && answer != SNAPSHOT_LATER, "it is installed: {answer:?}");
+}
+
+/// A piece of one sender ended what another one was sending.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_not_disturbed_by_the_pieces_of_another_sender() {
+    let ensemble = Ensemble::started(3, 0).await;
+    let (first, second) = (link(&ensemble, 1, 0), link(&ensemble, 2, 0));
+    first.call(RpcKind::SnapshotBegin.code(), begin(1)).await.unwrap();
+    let piece = Bytes::from_static(b"piece");
+    let answer = second.call(RpcKind::SnapshotChunk.code(), piece.clone()).await;
+    assert_eq!(answer, Err(CallError::Broken));
+    first.call(RpcKind::SnapshotChunk.code(), piece).await.unwrap();
 }
 
 /// A leader logged whatever a peer proposed. Every server stopped at an entry that it could not

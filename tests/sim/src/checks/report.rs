@@ -68,6 +68,8 @@ pub struct Options {
     pub super_digest: Option<String>,
     /// The longest command, in bytes on the wire; a server refuses longer ones by itself.
     pub command_bytes_max: usize,
+    /// Whether requests for sessions may come twice.
+    pub connects_twice: bool,
     /// Whether servers may refuse requests because too many wait, or watches because there are too
     /// many.
     pub may_throttle: bool,
@@ -91,6 +93,7 @@ impl Default for Options {
             skips_acl: false,
             super_digest: None,
             command_bytes_max: 512 << 10,
+            connects_twice: false,
             may_throttle: false,
         }
     }

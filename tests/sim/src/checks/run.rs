@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
             let places: Vec<usize> = before.map(|(_, transaction)| *transaction).collect();
             let is_shown = |place: &&usize| {
                 let zxid = self.model.transactions.get(**place).map(|one| one.zxid);
-                first_shown.is_none_or(|shown| zxid <= Some(shown))
+                !self.options.connects_twice || first_shown.is_none_or(|shown| zxid <= Some(shown))
             };
             let shown = places.iter().filter(is_shown).max();
             granted.attach = shown.or(places.iter().max()).copied();

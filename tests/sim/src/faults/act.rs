@@ -33,7 +33,7 @@ enum Act {
     GoOn(ServerId),
     Mend(Vec<(MachineId, MachineId)>),
     Conditions(Vec<(MachineId, MachineId)>),
-    Once(Vec<(MachineId, MachineId)>),
+    ConnectOnce(Vec<(MachineId, MachineId)>),
     Disk(ServerId),
     Rate(ServerId),
     Jump(ServerId, i64),
@@ -192,8 +192,8 @@ impl Nemesis {
                     world.network.set_conditions(from, to, Conditions::GOOD);
                 }
             }
-            Act::Once(links) => {
-                trace::line(format_args!("connects arrive once again: {links:?}"));
+            Act::ConnectOnce(links) => {
+                trace::line(format_args!("connects arrive once: {links:?}"));
                 for (from, to) in links {
                     world.network.set_twice(from, to, 0);
                 }
@@ -257,11 +257,11 @@ impl Nemesis {
                 }
                 self.at(end, Act::Conditions(links.clone()));
             }
-            Fault::Twice { links, permille } => {
+            Fault::ConnectTwice { links, permille } => {
                 for (from, to) in links {
                     world.network.set_twice(*from, *to, *permille);
                 }
-                self.at(end, Act::Once(links.clone()));
+                self.at(end, Act::ConnectOnce(links.clone()));
             }
             Fault::Reset { one, other, permille } => {
                 world.network.reset(*one, *other, *permille);

@@ -9,7 +9,7 @@ use super::{Fault, Files, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
-use crate::run::{CLOCK_PERMILLE, WILD_CLOCK_PERMILLE};
+use crate::run::{CLOCK_PERMILLE, SKEW_PERMILLE};
 use crate::world::{Point, TRUE_RATE, client_machine};
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
@@ -135,12 +135,12 @@ impl Drawer {
             Kind::Stall => (50, 3000),
             Kind::Stop | Kind::StopClient => (50, 15_000),
             Kind::BitRot | Kind::DiskLoss | Kind::Level => (10, 3000),
-            Kind::ClockJump | Kind::ClockRate | Kind::ClockWild => (1000, 30_000),
+            Kind::ClockJump | Kind::ClockRate | Kind::ClockSkew => (1000, 30_000),
             Kind::Cut
             | Kind::CutLeader
             | Kind::CutClient
             | Kind::Links
-            | Kind::Twice
+            | Kind::ConnectTwice
             | Kind::SlowCpu
             | Kind::SlowDisk
             | Kind::Full => (50, 10_000),
@@ -172,9 +172,10 @@ impl Drawer {
                 Fault::Links { links, conditions }
             }
             Kind::Reset => self.reset(),
-            Kind::Twice => {
-                Fault::Twice { links: self.some_links(), permille: self.chance.between(200, 1000) }
-            }
+            Kind::ConnectTwice => Fault::ConnectTwice {
+                links: self.some_ways_to_servers(),
+                permille: self.chance.between(200, 1000),
+            },
             Kind::SlowDisk => {
                 let min = self.chance.between(2000, 100_000);
                 let sync_us = (min, min * self.chance.between(1, 10));
@@ -203,12 +204,12 @@ impl Drawer {
                 Fault::DiskLoss { server: self.server() }
             }
             Kind::ClockRate => {
-                let rate = self.rate(CLOCK_PERMILLE);
-                Fault::ClockRate { server: self.server(), rate, is_wild: false }
+                let off = self.chance.between(0, CLOCK_PERMILLE.into());
+                self.clock_rate(off, true)
             }
-            Kind::ClockWild => {
-                let rate = self.rate(WILD_CLOCK_PERMILLE);
-                Fault::ClockRate { server: self.server(), rate, is_wild: true }
+            Kind::ClockSkew => {
+                let off = self.chance.between(CLOCK_PERMILLE.into(), SKEW_PERMILLE.into());
+                self.clock_rate(off, false)
             }
             Kind::ClockJump => self.clock_jump(),
             Kind::StopClient => Fault::StopClient { client: self.client() },
@@ -221,10 +222,12 @@ impl Drawer {
         })
     }
 
-    /// The rate of a clock that is off by up to this many thousandths.
-    fn rate(&mut self, permille: u32) -> u64 {
-        let most = TRUE_RATE / 1000 * u64::from(permille);
-        self.chance.between(TRUE_RATE - most, TRUE_RATE + most)
+    /// A clock that is off by so many thousandths.
+    fn clock_rate(&mut self, off_permille: u64, is_tolerated: bool) -> Fault {
+        let off = TRUE_RATE / 1000 * off_permille;
+        let is_fast = self.chance.permille(500);
+        let rate = if is_fast { TRUE_RATE + off } else { TRUE_RATE - off };
+        Fault::ClockRate { server: self.server(), rate, is_tolerated }
     }
 
     fn power_cut(&mut self) -> Fault {
@@ -301,6 +304,19 @@ impl Drawer {
         });
         let both: Vec<_> = pairs.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
         self.chance.some_of(&both)
+    }
+
+    /// Some of the ways to servers: from other servers, and from clients.
+    fn some_ways_to_servers(&mut self) -> Vec<(MachineId, MachineId)> {
+        let servers = self.servers().into_iter().map(|server| MachineId(server.0));
+        let callers: Vec<MachineId> =
+            servers.clone().chain((0..self.frame.clients).map(client_machine)).collect();
+        let ways = servers.flat_map(|server| {
+            let others = callers.iter().filter(move |caller| **caller != server);
+            others.map(move |caller| (*caller, server))
+        });
+        let ways: Vec<_> = ways.collect();
+        self.chance.some_of(&ways)
     }
 
     /// One of the shapes of a partition.

@@ -57,7 +57,7 @@ fault_kinds! {
     /// Connections break.
     Reset = "reset",
     /// What callers say first arrives on two connections.
-    Twice = "twice",
+    ConnectTwice = "connect-twice",
     /// Disks are slow.
     SlowDisk = "slow-disk",
     /// Disks stand still.
@@ -72,8 +72,8 @@ fault_kinds! {
     DiskLoss = "disk-loss",
     /// Clocks go too fast or too slow.
     ClockRate = "clock-rate",
-    /// Clocks go so fast or so slow that promises about times are off.
-    ClockWild = "clock-wild",
+    /// Clocks are further off than zoolet tolerates.
+    ClockSkew = "clock-skew",
     /// Wall clocks jump.
     ClockJump = "clock-jump",
     /// Clients stand still.
@@ -100,15 +100,15 @@ impl Fault {
             Self::CutLeader { .. } => Kind::CutLeader,
             Self::Links { .. } => Kind::Links,
             Self::Reset { .. } => Kind::Reset,
-            Self::Twice { .. } => Kind::Twice,
+            Self::ConnectTwice { .. } => Kind::ConnectTwice,
             Self::SlowDisk { .. } => Kind::SlowDisk,
             Self::Stall { .. } => Kind::Stall,
             Self::Full { .. } => Kind::Full,
             Self::DiskError { .. } => Kind::DiskError,
             Self::BitRot { .. } => Kind::BitRot,
             Self::DiskLoss { .. } => Kind::DiskLoss,
-            Self::ClockRate { is_wild: false, .. } => Kind::ClockRate,
-            Self::ClockRate { is_wild: true, .. } => Kind::ClockWild,
+            Self::ClockRate { is_tolerated: true, .. } => Kind::ClockRate,
+            Self::ClockRate { is_tolerated: false, .. } => Kind::ClockSkew,
             Self::ClockJump { .. } => Kind::ClockJump,
             Self::StopClient { .. } => Kind::StopClient,
             Self::KillClient { .. } => Kind::KillClient,

@@ -119,7 +119,7 @@ pub enum Fault {
         permille: u64,
     },
     /// Connects arrive twice.
-    Twice {
+    ConnectTwice {
         /// From and to.
         links: Vec<(MachineId, MachineId)>,
         /// Of a thousand, how many.
@@ -178,8 +178,8 @@ pub enum Fault {
         server: ServerId,
         /// The rate.
         rate: u64,
-        /// Whether that is more than the documentation bears.
-        is_wild: bool,
+        /// Whether all promises hold with it.
+        is_tolerated: bool,
     },
     /// A server's wall clock jumps, and jumps back behind the span.
     ClockJump {

@@ -82,7 +82,7 @@ impl Drawer {
             | Fault::Cut { .. }
             | Fault::Links { .. }
             | Fault::Reset { .. }
-            | Fault::Twice { .. }
+            | Fault::ConnectTwice { .. }
             | Fault::Full { .. }
             | Fault::DiskError { .. }
             | Fault::DiskLoss { .. }

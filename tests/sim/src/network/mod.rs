@@ -390,7 +390,8 @@ impl State {
         if twice_permille > 0 && self.chance.permille(twice_permille) {
             self.figures.twice += 1;
             let again = self.accept(from, (callee, to));
-            self.repeat(there, again);
+            let late_ms = if self.chance.permille(300) { self.chance.between(1, 5000) } else { 0 };
+            self.repeat(there, again, self.now + Duration::from_millis(late_ms));
         }
         self.send(callee, caller, Arrival::Answer { call, ends: (there, back) });
     }

@@ -188,14 +188,20 @@ impl State {
         Poll::Ready(Ok(length))
     }
 
-    /// What is written to a pipe first is written to that of another connection as well, of which the
-    /// caller knows nothing.
-    pub(super) fn repeat(&mut self, id: PipeId, (there, back): (PipeId, PipeId)) {
+    /// What is written to a pipe first arrives on another connection as well, of which the caller knows
+    /// nothing, and not before a time.
+    pub(super) fn repeat(
+        &mut self,
+        id: PipeId,
+        (there, back): (PipeId, PipeId),
+        not_before: SimTime,
+    ) {
         if let Some(pipe) = self.pipes.get_mut(&id) {
             pipe.repeated = Some(there);
         }
         if let Some(pipe) = self.pipes.get_mut(&there) {
             pipe.writer_gone = true;
+            pipe.last_arrival = not_before;
         }
         if let Some(pipe) = self.pipes.get_mut(&back) {
             pipe.reader_gone = true;

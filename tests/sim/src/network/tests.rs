@@ -119,7 +119,7 @@ fn a_connect_that_arrives_twice_is_two_connections_with_the_same_first_piece() {
         let mut all = Vec::new();
         stream.read_to_end(&mut all).await.map(|_| all)
     });
-    bench.go(50);
+    bench.go(6000);
     let ends = bench.result(accepting);
     assert_eq!(ends[0], (*b"first", b" next".to_vec(), Ok(5)));
     let reset = Err(std::io::ErrorKind::ConnectionReset);

@@ -151,9 +151,9 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("clocks of two servers go wrong at a time", |facts| {
         facts.overlap(Kind::ClockRate, Kind::ClockRate)
     }),
-    ("a leader is elected while clocks are wrong beyond what is borne", |facts| {
-        facts.faults(Kind::ClockWild).any(|wild| {
-            facts.all_logged(LED).any(|led| led.at >= wild.at && led.at <= wild.at + wild.span)
+    ("a leader is elected while clocks are further off than is tolerated", |facts| {
+        facts.faults(Kind::ClockSkew).any(|skew| {
+            facts.all_logged(LED).any(|led| led.at >= skew.at && led.at <= skew.at + skew.span)
         })
     }),
     ("a wall clock jumps by more than a day", |facts| {

@@ -181,5 +181,8 @@ fn a_resume_that_came_twice_is_that_of_what_its_connection_shows() {
     story.history.records.last_mut().unwrap().at = now;
     let (call, _) = story.call(again, Request::Ping);
     story.returned(call, shown, Ok(Reply::Empty));
-    accepted(&story.end());
+    let history = story.end();
+    let may = Options { connects_twice: true, ..Options::default() };
+    assert!(all(&history, &may).violations.is_empty());
+    refused(&history, "P11 no way back");
 }

@@ -376,7 +376,7 @@ fn a_snapshot_behind_a_restart_skips_nothing_for_older_connections() {
 fn a_client_that_may_not_read_is_not_notified_and_its_watch_is_used_up() {
     let (mut story, watcher, writer) = story();
     story.read(watcher, watch_data("/a"));
-    let acl = vec![zoolet_jute::Acl { perms: 30, id: zoolet_jute::Id::new("world", "anyone") }];
+    let acl = vec![Acl { perms: 30, id: Id::new("world", "anyone") }];
     let body = zoolet_jute::SetAclRequest { path: "/a".into(), acl: Some(acl), version: -1 };
     story.write(writer, Request::SetAcl(body));
     let zxid = story.write(writer, set_data("/a", "b")).1.zxid;
