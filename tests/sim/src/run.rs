@@ -13,7 +13,7 @@ use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
 use crate::history::{ClientNumber, History, Trouble};
 use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
-use crate::network::Figures;
+use crate::network::{COPY_LATE_MS_MAX, Figures};
 use crate::swarm::Size;
 use crate::trace::{self, Mark};
 use crate::world::{World, configs, member};
@@ -207,7 +207,17 @@ pub fn check_options(options: &Options) -> checks::Options {
     let silence_ms = u64::from(ensemble.election_timeout_ms_min + ensemble.election_timeout_ms_max);
     // Beside it a tick of its clock, and what is under way.
     let alone_ms = silence_ms + config.sync_limit_ms() + u64::from(ensemble.tick_time_ms) + 1000;
+    let defaults = checks::Options::default();
+    let connects_twice = has(Kind::ConnectTwice);
+    // A copy is a sign of life of its session, whether or not it comes into the log.
+    let copy_ms = if connects_twice { COPY_LATE_MS_MAX } else { 0 };
+    let expires_ms = u64::try_from(defaults.expires_under_leader_within.as_millis()).unwrap_or(0);
     checks::Options {
+        expires_under_leader_within: if is_skewed {
+            longest(expires_ms + copy_ms)
+        } else {
+            Duration::from_millis(expires_ms + copy_ms)
+        },
         serves_alone_within: longest(alone_ms),
         clock_error_permille: error_permille,
         // A client reports the loss behind 4/5 of the timeout, and a leader whose clock is half as fast
@@ -217,9 +227,9 @@ pub fn check_options(options: &Options) -> checks::Options {
         } else {
             Duration::ZERO
         },
-        connects_twice: has(Kind::ConnectTwice),
+        connects_twice,
         super_digest: Some(SUPER_DIGEST.to_owned()),
-        ..checks::Options::default()
+        ..defaults
     }
 }
 

@@ -27,6 +27,8 @@ use crate::chance::Chance;
 
 /// How long a machine waits for the answer to a call before it calls again.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
+/// How late the copy of a connect that arrives twice is at most, in milliseconds.
+pub(crate) const COPY_LATE_MS_MAX: u64 = 5000;
 /// How often it calls again.
 const CALLS_MAX: u32 = 6;
 
@@ -390,7 +392,8 @@ impl State {
         if twice_permille > 0 && self.chance.permille(twice_permille) {
             self.figures.twice += 1;
             let again = self.accept(from, (callee, to));
-            let late_ms = if self.chance.permille(300) { self.chance.between(1, 5000) } else { 0 };
+            let is_late = self.chance.permille(300);
+            let late_ms = if is_late { self.chance.between(1, COPY_LATE_MS_MAX) } else { 0 };
             self.repeat(there, again, self.now + Duration::from_millis(late_ms));
         }
         self.send(callee, caller, Arrival::Answer { call, ends: (there, back) });
