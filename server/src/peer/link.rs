@@ -64,8 +64,8 @@ pub(crate) struct LinkOptions {
     /// not a caller still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
-    /// How often the peer is probed while it owes an answer that may take long: a connection on which
-    /// nobody writes does not show that the peer is a new process by now.
+    /// How the peer is probed while it owes an answer that may take long: a connection that carries
+    /// nothing does not show that the peer is a new process by now.
     pub probes: Option<Probes>,
     /// Reports a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
@@ -275,7 +275,7 @@ async fn converse(
     let unanswered = Mutex::new(Unanswered::default());
     let error = tokio::select! {
         biased;
-        // What has come while this server stood still is no silence.
+        // What has come while this server stood still counts.
         error = read_answers(options, input, &unanswered) => error,
         error = write_calls(options, output, first, queue, &unanswered) => error.into(),
         error = watch_stall(options, &unanswered) => error.into(),

@@ -189,7 +189,7 @@ async fn a_peer_that_stops_answering_is_given_up_though_no_call_waits_that_long(
 /// What a peer does about a probe while it owes an answer that takes two seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probed {
-    /// It answers the probe first.
+    /// The probe has its answer first.
     Answers,
     /// It answers one call after the other.
     InOrder,

@@ -222,7 +222,7 @@ impl Drawer {
         })
     }
 
-    /// A clock that is off by so many thousandths.
+    /// A clock that is off by this number of thousandths.
     fn clock_rate(&mut self, off_permille: u64, is_tolerated: bool) -> Fault {
         let off = TRUE_RATE / 1000 * off_permille;
         let is_fast = self.chance.permille(500);
