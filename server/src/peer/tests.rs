@@ -242,7 +242,7 @@ async fn a_peer_that_takes_long_is_probed() {
         let port = PeerPort::listen(&RealNet, options(), answering).await.unwrap();
         let probes = Some(Probes { every: ms(100), stall_timeout_before });
         let link_options = link_options(&port, OURS, 2);
-        let link = Link::open(LinkOptions { probes, stall_timeout, ..link_options });
+        let link = Link::open(LinkOptions { stall_timeout, probes, ..link_options });
         let answer = timeout(ms(20_000), link.call(1, Bytes::from_static(b"long"))).await;
         let expected =
             if answers { Ok(Bytes::from_static(b"long")) } else { Err(CallError::Broken) };

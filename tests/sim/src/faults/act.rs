@@ -192,12 +192,7 @@ impl Nemesis {
                     world.network.set_conditions(from, to, Conditions::GOOD);
                 }
             }
-            Act::ConnectOnce(links) => {
-                trace::line(format_args!("connects arrive once: {links:?}"));
-                for (from, to) in links {
-                    world.network.set_twice(from, to, 0);
-                }
-            }
+            Act::ConnectOnce(links) => connect_once(&links, world),
             Act::Disk(server) => {
                 trace::line(format_args!("the disk of server {server} is good again"));
                 if let Some(server) = world.servers.get_mut(&server) {
@@ -468,6 +463,13 @@ fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Option<Act> {
         _ => {}
     }
     None
+}
+
+fn connect_once(links: &[(MachineId, MachineId)], world: &World) {
+    trace::line(format_args!("connects arrive once: {links:?}"));
+    for (from, to) in links {
+        world.network.set_twice(*from, *to, 0);
+    }
 }
 
 /// Changes a bit of what is stored.

@@ -172,10 +172,10 @@ impl Drawer {
                 Fault::Links { links, conditions }
             }
             Kind::Reset => self.reset(),
-            Kind::ConnectTwice => Fault::ConnectTwice {
-                links: self.some_ways_to_servers(),
-                permille: self.chance.between(200, 1000),
-            },
+            Kind::ConnectTwice => {
+                let links = self.some_ways_to_servers();
+                Fault::ConnectTwice { links, permille: self.chance.between(200, 1000) }
+            }
             Kind::SlowDisk => {
                 let min = self.chance.between(2000, 100_000);
                 let sync_us = (min, min * self.chance.between(1, 10));
@@ -186,11 +186,8 @@ impl Drawer {
             Kind::DiskError => {
                 let all = [DiskFault::Io, DiskFault::Full, DiskFault::Short];
                 let fault = self.chance.one_of(&all).copied().unwrap_or(DiskFault::Io);
-                Fault::DiskError {
-                    server: self.server(),
-                    change: self.chance.between(1, 60),
-                    fault,
-                }
+                let server = self.server();
+                Fault::DiskError { server, change: self.chance.between(1, 60), fault }
             }
             Kind::BitRot => {
                 self.disks_left = self.disks_left.checked_sub(1)?;
