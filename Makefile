@@ -12,8 +12,7 @@ clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --all-targets -- -D warnings --cfg zoolet_planted
 
-# Each package by itself, without the features that other packages and its own tests turn on. The gate
-# has a day for it.
+# Each package by itself, without the features that other packages and its own tests turn on.
 check_each:
 	cargo tree --workspace --depth 0 --prefix none --format '{p}' | awk 'NF { print $$1 }' | \
 		while read -r package; do cargo clippy -p "$$package" -- -D warnings || exit 1; done
