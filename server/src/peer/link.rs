@@ -64,8 +64,8 @@ pub(crate) struct LinkOptions {
     /// not a caller still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
-    /// How the peer is probed while it owes an answer that may take long: a connection that carries
-    /// nothing does not show that the peer is a new process by now.
+    /// How the peer is probed while an answer of it is due. Without probes, an idle connection does not
+    /// show that the peer was restarted.
     pub probes: Option<Probes>,
     /// Reports a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,

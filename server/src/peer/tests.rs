@@ -186,7 +186,7 @@ async fn a_peer_that_stops_answering_is_given_up_though_no_call_waits_that_long(
     timeout(Duration::from_secs(5), is_given_up).await.expect("it is never given up");
 }
 
-/// What a peer does about a probe while it owes an answer that takes two seconds.
+/// What a peer does when it is probed. Its answer to the call before takes two seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Probed {
     /// The probe has its answer first.
