@@ -166,7 +166,7 @@ impl Replica {
                 self.answer_write(connection, number, Err(ErrorCode::OperationTimeout), out);
                 continue;
             }
-            self.lose(waiting, out);
+            self.lose(number, waiting, out);
         }
     }
 
@@ -184,7 +184,12 @@ impl Replica {
     }
 
     /// The outcome of a command is unknown.
-    pub(crate) fn lose(&mut self, waiting: ProposalOwner, out: &mut Vec<Output>) {
+    pub(crate) fn lose(
+        &mut self,
+        number: ProposalNumber,
+        waiting: ProposalOwner,
+        out: &mut Vec<Output>,
+    ) {
         match waiting {
             ProposalOwner::Connection(connection) => self.close(connection, out),
             ProposalOwner::Resume { connection, session } => {
@@ -196,7 +201,7 @@ impl Replica {
                     self.close(old, out);
                 }
             }
-            ProposalOwner::Expiry(session) => self.expiry.revoke(session),
+            ProposalOwner::Expiry(session) => self.expiry.note_loss(session, number),
             // The next look at the containers, or at the servers, finds it again.
             ProposalOwner::Reaper | ProposalOwner::Level => {}
             ProposalOwner::Config => self.config_proposed = false,

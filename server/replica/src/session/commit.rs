@@ -106,6 +106,7 @@ impl Replica {
             match change {
                 Change::SessionOpened(session) => self.grant(*session),
                 Change::SessionResumed { session, .. } => {
+                    self.expiry.forget(*session);
                     self.grant(*session);
                     // The connection that held it here has lost it, to another server or to a
                     // newer connection, whose handshake is finished next.
@@ -139,7 +140,7 @@ impl Replica {
         while let Some((popped, waiting)) = self.proposals.pop_through(number) {
             if popped < number {
                 // The replay filter drops what was overtaken.
-                self.lose(waiting, out);
+                self.lose(popped, waiting, out);
                 continue;
             }
             match waiting {
@@ -148,12 +149,14 @@ impl Replica {
                     self.answer_write(connection, number, result, out);
                 }
                 // What is refused was decided too early or in another term, and is judged anew.
-                ProposalOwner::Expiry(_)
-                | ProposalOwner::Reaper
-                | ProposalOwner::Config
-                | ProposalOwner::Level => {
+                ProposalOwner::Expiry(session) => {
                     if result.is_err() {
-                        self.lose(waiting, out);
+                        self.expiry.revoke(session, number);
+                    }
+                }
+                ProposalOwner::Reaper | ProposalOwner::Config | ProposalOwner::Level => {
+                    if result.is_err() {
+                        self.lose(number, waiting, out);
                     }
                 }
             }
@@ -229,6 +232,11 @@ impl Replica {
         if self.options.boot_is_certain && admitted.boot == owner.boot {
             self.on_lost(admitted.last, out);
         }
+        let generation = |state: &State, session| state.session(session).map(|it| it.generation);
+        self.expiry.retain_decided(|session| {
+            let was = generation(&before, session);
+            was.is_some() && was == generation(&self.state, session)
+        });
         let lost: Vec<_> = self
             .sessions
             .iter()

@@ -7,13 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zoolet_jute::SessionId;
 
-/// The deadlines of all sessions. Empty on servers that do not lead.
+use crate::{ProposalNumber, Term};
+
+/// The deadlines of all sessions. Empty on servers that do not lead, but for decisions of which it is
+/// not known what has become of them.
 #[derive(Debug)]
 pub(crate) struct Expiry {
     tick_ms: u64,
+    /// The term in which this server leads, or has led last.
+    term: Option<Term>,
     sessions: BTreeMap<SessionId, Deadline>,
-    // Invariant: holds exactly the sessions that are not decided, under their `due_ms`.
+    // Invariant: holds exactly `sessions`, under their `due_ms`.
     buckets: BTreeMap<u64, BTreeSet<SessionId>>,
+    /// The sessions whose end is decided, in `term`: signs of life come too late.
+    decided: BTreeMap<SessionId, Decision>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +28,26 @@ struct Deadline {
     timeout_ms: u64,
     /// On the monotonic clock, a multiple of the tick unless the process was paused.
     due_ms: u64,
-    /// Its end is proposed: signs of life come too late.
-    decided: bool,
+}
+
+/// That a session ends. It stays until its outcome is known, or another term: what was proposed may be
+/// in the log, and be committed at any time.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    deadline: Deadline,
+    /// The last proposal of it, unless that is lost.
+    proposal: Option<ProposalNumber>,
 }
 
 impl Expiry {
     pub(crate) fn new(tick_ms: u64) -> Self {
-        Self { tick_ms: tick_ms.max(1), sessions: BTreeMap::new(), buckets: BTreeMap::new() }
+        Self {
+            tick_ms: tick_ms.max(1),
+            term: None,
+            sessions: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+            decided: BTreeMap::new(),
+        }
     }
 
     /// The moment at which a session expires that gives a sign of life now: the next tick strictly after
@@ -42,62 +62,84 @@ impl Expiry {
     pub(crate) fn grant(&mut self, session: SessionId, timeout_ms: u64, now_ms: u64) {
         self.forget(session);
         let due_ms = self.due_after(now_ms, timeout_ms);
-        self.sessions.insert(session, Deadline { timeout_ms, due_ms, decided: false });
-        self.buckets.entry(due_ms).or_default().insert(session);
+        self.watch_over(session, Deadline { timeout_ms, due_ms });
     }
 
     /// A session gave a sign of life. Unknown ones stay unknown; for decided ones it counts only if the
     /// decision is revoked.
     pub(crate) fn touch(&mut self, session: SessionId, now_ms: u64) {
-        let Some(&deadline) = self.sessions.get(&session) else { return };
-        let due_ms = self.due_after(now_ms, deadline.timeout_ms);
-        if due_ms <= deadline.due_ms {
-            return;
-        }
-        self.sessions.insert(session, Deadline { due_ms, ..deadline });
-        if !deadline.decided {
-            self.leave_bucket(session, deadline);
-            self.buckets.entry(due_ms).or_default().insert(session);
+        let is_later = |this: &Self, known: Deadline| {
+            let due_ms = this.due_after(now_ms, known.timeout_ms);
+            (due_ms > known.due_ms).then_some(Deadline { due_ms, ..known })
+        };
+        if let Some(&known) = self.sessions.get(&session) {
+            if let Some(later) = is_later(self, known) {
+                self.leave_bucket(session, known);
+                self.watch_over(session, later);
+            }
+        } else if let Some(&Decision { deadline, proposal }) = self.decided.get(&session)
+            && let Some(deadline) = is_later(self, deadline)
+        {
+            self.decided.insert(session, Decision { deadline, proposal });
         }
     }
 
-    /// The session has ended.
+    /// The session has ended, or begins anew.
     pub(crate) fn forget(&mut self, session: SessionId) {
+        self.decided.remove(&session);
         if let Some(deadline) = self.sessions.remove(&session) {
             self.leave_bucket(session, deadline);
         }
     }
 
-    /// Decides the end of sessions that are due, at most `max` of them; the others wait for the
-    /// next call.
+    /// Decides the end of sessions that are due. Returns those whose end is to be proposed, at most
+    /// `max`, those first of which a proposal was lost; the others wait for the next call.
     pub(crate) fn decide(&mut self, now_ms: u64, max: usize) -> Vec<SessionId> {
-        let due: Vec<SessionId> = self
-            .buckets
-            .range(..=now_ms)
-            .flat_map(|(_, sessions)| sessions.iter().copied())
-            .take(max)
-            .collect();
+        let lost = self.decided.iter().filter(|(_, decision)| decision.proposal.is_none());
+        let mut ending: Vec<SessionId> = lost.map(|(session, _)| *session).take(max).collect();
+        let due = self.buckets.range(..=now_ms).flat_map(|(_, sessions)| sessions.iter().copied());
+        let due: Vec<SessionId> = due.take(max - ending.len()).collect();
         for session in &due {
             self.decide_one(*session);
         }
-        due
+        ending.extend(due);
+        ending
     }
 
     /// Decides the end of one session, due or not. False if it is unknown, or decided already.
     pub(crate) fn decide_one(&mut self, session: SessionId) -> bool {
-        let undecided = self.sessions.get_mut(&session).filter(|deadline| !deadline.decided);
-        let Some(deadline) = undecided else { return false };
-        let before = *deadline;
-        deadline.decided = true;
-        self.leave_bucket(session, before);
+        let Some(deadline) = self.sessions.remove(&session) else { return false };
+        self.leave_bucket(session, deadline);
+        self.decided.insert(session, Decision { deadline, proposal: None });
         true
     }
 
-    /// A decision was lost on its way into the log, or refused: the session is judged anew.
-    pub(crate) fn revoke(&mut self, session: SessionId) {
-        if let Some(deadline) = self.sessions.get_mut(&session) {
-            deadline.decided = false;
-            self.buckets.entry(deadline.due_ms).or_default().insert(session);
+    /// What was decided is proposed.
+    pub(crate) fn note_proposal(&mut self, session: SessionId, number: ProposalNumber) {
+        if let Some(decision) = self.decided.get_mut(&session) {
+            decision.proposal = Some(number);
+        }
+    }
+
+    /// A proposal was lost, but may be in the log: it is to be made anew.
+    pub(crate) fn note_loss(&mut self, session: SessionId, number: ProposalNumber) {
+        if planted!("lost-expiries-are-revoked") {
+            return self.revoke(session, number);
+        }
+        if let Some(decision) = self.decided.get_mut(&session)
+            && decision.proposal == Some(number)
+        {
+            decision.proposal = None;
+        }
+    }
+
+    /// What was proposed is refused: the session is judged anew, unless it was decided again since.
+    pub(crate) fn revoke(&mut self, session: SessionId, number: ProposalNumber) {
+        if let Some(decision) = self.decided.get(&session).copied()
+            && decision.proposal == Some(number)
+        {
+            self.decided.remove(&session);
+            self.watch_over(session, decision.deadline);
         }
     }
 
@@ -109,14 +151,32 @@ impl Expiry {
             .into_iter()
             .map(|(due_ms, sessions)| (due_ms.saturating_add(by_ms), sessions))
             .collect();
-        for deadline in self.sessions.values_mut() {
+        let decided = self.decided.values_mut().map(|decision| &mut decision.deadline);
+        for deadline in self.sessions.values_mut().chain(decided) {
             deadline.due_ms = deadline.due_ms.saturating_add(by_ms);
         }
     }
 
-    /// Another server leads. Returns the deadlines so far, which take long to free.
+    /// Another server may lead. Returns the deadlines so far, which take long to free; what is decided
+    /// stays.
     pub(crate) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::new(self.tick_ms))
+        let Self { tick_ms, term, .. } = *self;
+        let decided = std::mem::take(&mut self.decided);
+        let decided = if planted!("decisions-end-with-the-lead") { BTreeMap::new() } else { decided };
+        std::mem::replace(self, Self { term, decided, ..Self::new(tick_ms) })
+    }
+
+    /// This server leads in a term, or follows in one. In another term than before, what was decided has
+    /// no effect any more.
+    pub(crate) fn enter(&mut self, term: Option<Term>) {
+        if std::mem::replace(&mut self.term, term) != term {
+            self.decided.clear();
+        }
+    }
+
+    /// The state is replaced: forgets the decided sessions that have ended, or were resumed since.
+    pub(crate) fn retain_decided(&mut self, lives_on: impl Fn(SessionId) -> bool) {
+        self.decided.retain(|session, _| lives_on(*session));
     }
 
     /// The number of deadlines.
@@ -126,22 +186,28 @@ impl Expiry {
 
     /// Whether the session has a deadline, decided or not.
     pub(crate) fn knows(&self, session: SessionId) -> bool {
-        self.sessions.contains_key(&session)
+        self.sessions.contains_key(&session) || self.decided.contains_key(&session)
     }
 
     /// Whether the session is there, and its end not proposed.
     pub(crate) fn is_undecided(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_some_and(|deadline| !deadline.decided)
+        self.sessions.contains_key(&session)
     }
 
     /// When the session expires without another sign of life, on the monotonic clock.
     pub(crate) fn due_ms(&self, session: SessionId) -> Option<u64> {
-        self.sessions.get(&session).map(|deadline| deadline.due_ms)
+        let decided = self.decided.get(&session).map(|decision| decision.deadline);
+        self.sessions.get(&session).copied().or(decided).map(|deadline| deadline.due_ms)
     }
 
-    /// Takes a session out of the bucket of its deadline; one that is decided is in none.
+    fn watch_over(&mut self, session: SessionId, deadline: Deadline) {
+        self.sessions.insert(session, deadline);
+        self.buckets.entry(deadline.due_ms).or_default().insert(session);
+    }
+
+    /// Takes a session out of the bucket of its deadline.
     fn leave_bucket(&mut self, session: SessionId, deadline: Deadline) {
-        let Deadline { due_ms, decided, .. } = deadline;
+        let due_ms = deadline.due_ms;
         let mut was_there = false;
         if let Some(bucket) = self.buckets.get_mut(&due_ms) {
             was_there = bucket.remove(&session);
@@ -149,7 +215,7 @@ impl Expiry {
                 self.buckets.remove(&due_ms);
             }
         }
-        invariant!(was_there != decided, "session {session} due at {due_ms} ms: decided {decided}");
+        invariant!(was_there, "session {session} due at {due_ms} ms is not found there");
     }
 }
 
@@ -179,12 +245,15 @@ mod tests {
         expiry.touch(A, 1499);
         assert_eq!(expiry.decide(1500, 9), []);
         assert_eq!(expiry.decide(2500, 9), [A]);
+        expiry.note_proposal(A, ProposalNumber(1));
         assert_eq!(expiry.decide(9999, 9), []);
-        expiry.revoke(A);
-        assert_eq!(expiry.decide(2500, 9), [A], "a lost decision is taken again");
+        expiry.note_loss(A, ProposalNumber(1));
+        assert_eq!(expiry.decide(2500, 9), [A], "what is lost is proposed again");
+        expiry.note_proposal(A, ProposalNumber(2));
         expiry.touch(A, 2501);
-        assert_eq!(expiry.decide(9999, 9), []);
-        expiry.revoke(A);
+        expiry.revoke(A, ProposalNumber(1));
+        assert_eq!(expiry.decide(9999, 9), [], "the refusal of an older proposal");
+        expiry.revoke(A, ProposalNumber(2));
         assert_eq!(expiry.decide(3999, 9), [], "what was heard meanwhile counts");
         assert_eq!(expiry.decide(4000, 9), [A]);
         expiry.touch(B, 0);
@@ -197,8 +266,31 @@ mod tests {
         for session in 1..=5 {
             expiry.grant(SessionId(session), 1000, 0);
         }
-        assert_eq!(expiry.decide(2000, 3).len(), 3);
-        assert_eq!(expiry.decide(2000, 3), [SessionId(4), SessionId(5)]);
+        let [one, two, three, four, five] = [1, 2, 3, 4, 5].map(SessionId);
+        assert_eq!(expiry.decide(2000, 3), [one, two, three]);
+        for (session, number) in [(one, 1), (two, 2), (three, 3)] {
+            expiry.note_proposal(session, ProposalNumber(number));
+        }
+        expiry.note_loss(two, ProposalNumber(2));
+        assert_eq!(expiry.decide(2000, 2), [two, four], "what was lost first");
+        expiry.note_proposal(two, ProposalNumber(4));
+        expiry.note_proposal(four, ProposalNumber(5));
+        assert_eq!(expiry.decide(2000, 3), [five]);
+    }
+
+    #[test]
+    fn decisions_stay_until_another_term() {
+        let mut expiry = Expiry::new(500);
+        expiry.enter(Some(Term(5)));
+        expiry.grant(A, 1000, 0);
+        expiry.grant(B, 1000, 500);
+        assert_eq!(expiry.decide(1500, 9), [A]);
+        expiry.take();
+        assert!(expiry.knows(A) && !expiry.is_undecided(A) && !expiry.knows(B));
+        expiry.enter(Some(Term(5)));
+        assert_eq!(expiry.decide(1500, 9), [A]);
+        expiry.enter(Some(Term(6)));
+        assert!(!expiry.knows(A));
     }
 
     #[test]
@@ -207,6 +299,7 @@ mod tests {
         expiry.grant(A, 1000, 0);
         expiry.grant(B, 1000, 0);
         assert!(expiry.decide_one(A));
+        expiry.note_proposal(A, ProposalNumber(1));
         assert!(!expiry.decide_one(A) && !expiry.decide_one(SessionId(3)));
         expiry.touch(A, 1);
         assert!(!expiry.is_undecided(A), "a sign of life comes too late");

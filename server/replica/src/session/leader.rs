@@ -44,7 +44,7 @@ impl Replica {
         }
         match role {
             Role::Looking => self.looking_since_ms = self.now.mono_ms,
-            Role::Follower | Role::Observer => {}
+            Role::Follower | Role::Observer => self.expiry.enter(None),
             Role::Leader => self.begin_to_lead(),
         }
         self.begin_serving();
@@ -89,6 +89,7 @@ impl Replica {
     /// timeout, by [`Replica::grant_some`].
     pub(crate) fn begin_to_lead(&mut self) {
         self.forget_deadlines();
+        self.expiry.enter(self.term);
         if !planted!("found-sessions-get-no-deadline") {
             self.rest.ungranted = Some(0);
         }

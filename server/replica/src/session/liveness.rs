@@ -19,6 +19,7 @@ pub(super) const BACKGROUND_MAX: usize = 1000;
 const DEADLINES_FREED_AT_ONCE: usize = 1000;
 
 impl Replica {
+    /// Forgets when sessions are due, and not which are ending: what was decided may be in the log.
     pub(super) fn forget_deadlines(&mut self) {
         self.rest.ungranted = None;
         if planted!("deadlines-outlive-their-term") {
@@ -180,8 +181,7 @@ impl Replica {
         self.role == Role::Leader && self.state.session(session).is_some()
     }
 
-    /// Ends a session at once. A decision that is lost on its way into the log is judged anew, by the
-    /// client's signs of life.
+    /// Ends a session at once, if no other server is elected meanwhile.
     pub(crate) fn on_expire(&mut self, session: SessionId, out: &mut Vec<Output>) {
         self.grant_early(session);
         if self.expiry.decide_one(session) {
@@ -193,7 +193,9 @@ impl Replica {
         let Some(term) = self.term else { return };
         let Some(known) = self.state.session(session) else { return };
         let op = Op::ExpireSession { generation: known.generation, term };
-        self.propose(ProposalOwner::Expiry(session), CommandDraft::own(session, op), out);
+        let draft = CommandDraft::own(session, op);
+        let number = self.propose(ProposalOwner::Expiry(session), draft, out);
+        self.expiry.note_proposal(session, number);
     }
 }
 
