@@ -232,6 +232,7 @@ mod tests {
         expiry.grant(A, 1000, 130);
         assert_eq!(expiry.decide(1499, 9), []);
         assert_eq!(expiry.decide(1500, 9), [A]);
+        expiry.note_proposal(A, ProposalNumber(1));
         assert_eq!(expiry.decide(9999, 9), [], "decided once");
         // Strictly after: a deadline on the tick waits for the next.
         expiry.grant(B, 1000, 2000);

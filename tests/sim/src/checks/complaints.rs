@@ -19,19 +19,19 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
             found.push(Violation { promise: "complaint", at: record.at, what });
         }
     }
-    // A change that is refused is one complaint.
-    let mut strikes = run.history.strikes.clone();
+    let (mut once, lasting): (Vec<_>, Vec<_>) =
+        run.history.strikes.iter().partition(|strike| strike.kind == Kind::DiskError);
     for trouble in &run.history.troubles {
-        let excuse = strikes.iter().position(|strike| excuses(strike, trouble));
-        let Some(excuse) = excuse else {
+        if lasting.iter().any(|strike| excuses(strike, trouble)) {
+            counts.troubles_excused += 1;
+        } else if let Some(used) = once.iter().position(|strike| excuses(strike, trouble)) {
+            // A change that is refused is one complaint.
+            once.remove(used);
+            counts.troubles_excused += 1;
+        } else {
             let who = trouble.server.map_or("a client".to_owned(), |id| format!("server {id}"));
             let what = format!("{who}: {}", trouble.text);
             found.push(Violation { promise: "trouble", at: trouble.at, what });
-            continue;
-        };
-        counts.troubles_excused += 1;
-        if strikes.get(excuse).is_some_and(|strike| strike.kind == Kind::DiskError) {
-            strikes.remove(excuse);
         }
     }
     found

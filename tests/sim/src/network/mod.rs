@@ -252,8 +252,7 @@ impl Network {
     }
 
     /// Has some connects over a link arrive twice, each with this chance in a thousand: the callee has a
-    /// second connection then, on which the first piece of the caller arrives as well, and nothing
-    /// behind it.
+    /// second connection then, on which the caller's handshake arrives as well, and nothing behind it.
     pub fn set_twice(&self, from: MachineId, to: MachineId, permille: u64) {
         self.lock().link(from, to).twice_permille = permille;
     }

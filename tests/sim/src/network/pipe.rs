@@ -26,7 +26,7 @@ pub(super) struct Pipe {
     reader: End,
     /// The pipe of the other direction.
     other: PipeId,
-    /// Where its first piece arrives as well.
+    /// Where its opening arrives as well.
     repeated: Option<PipeId>,
     /// What has arrived.
     readable: BytesMut,
@@ -181,15 +181,16 @@ impl State {
         if let Some(again) = repeated
             && let Some(pipe) = self.pipes.get_mut(&again)
         {
-            pipe.sent += length;
-            self.send(from, to, Arrival::Bytes(again, piece.clone()));
+            let opening = opening(&piece);
+            pipe.sent += opening.len();
+            self.send(from, to, Arrival::Bytes(again, opening));
         }
         self.send(from, to, Arrival::Bytes(id, piece));
         Poll::Ready(Ok(length))
     }
 
-    /// What is written to a pipe first arrives on another connection as well, of which the caller knows
-    /// nothing, and not before a time.
+    /// The opening of what is written to a pipe arrives on another connection as well, of which the
+    /// caller knows nothing, and not before a time.
     pub(super) fn repeat(
         &mut self,
         id: PipeId,
@@ -295,4 +296,12 @@ impl State {
         self.figures.resets += broken;
         broken
     }
+}
+
+/// The part of a first piece that opens a connection: a client's request for a session without what it
+/// has sent behind it, which no network does twice. All of a piece that does not begin with its length.
+fn opening(piece: &Bytes) -> Bytes {
+    let length = piece.first_chunk().map(|length| u32::from_be_bytes(*length));
+    let length = length.and_then(|length| usize::try_from(length).ok()?.checked_add(4));
+    piece.slice(..length.map_or(piece.len(), |length| length.min(piece.len())))
 }

@@ -92,7 +92,14 @@ fn what_is_written_arrives_in_order_and_the_end_behind_it() {
 }
 
 #[test]
-fn a_connect_that_arrives_twice_is_two_connections_with_the_same_first_piece() {
+fn a_connect_that_arrives_twice_is_two_connections_with_the_same_opening() {
+    // The second piece has a request behind the handshake.
+    for first in [&b"\0\0\0\x01x"[..], b"\0\0\0\x01x behind it"] {
+        arrives_twice(first);
+    }
+}
+
+fn arrives_twice(first: &'static [u8]) {
     let mut bench = Bench::new();
     bench.network.set_twice(ONE, TWO, 1000);
     let there = bench.network.of(TWO);
@@ -113,7 +120,7 @@ fn a_connect_that_arrives_twice_is_two_connections_with_the_same_first_piece() {
     let here = bench.network.of(ONE);
     let calling = bench.spawn(async move {
         let mut stream = Net::connect(&here, ADDRESS).await.unwrap();
-        stream.write_all(b"first").await.unwrap();
+        stream.write_all(first).await.unwrap();
         stream.write_all(b" next").await.unwrap();
         stream.shutdown().await.unwrap();
         let mut all = Vec::new();
@@ -121,10 +128,12 @@ fn a_connect_that_arrives_twice_is_two_connections_with_the_same_first_piece() {
     });
     bench.go(6000);
     let ends = bench.result(accepting);
-    assert_eq!(ends[0], (*b"first", b" next".to_vec(), Ok(5)));
+    let opening = *b"\0\0\0\x01x";
+    let rest = [&first[5..], b" next"].concat();
+    assert_eq!(ends[0], (opening, rest.clone(), Ok(rest.len())));
     let reset = Err(std::io::ErrorKind::ConnectionReset);
-    assert_eq!(ends[1], (*b"first", Vec::new(), reset), "the caller knows nothing of it");
-    assert_eq!(bench.result(calling).unwrap(), b"first");
+    assert_eq!(ends[1], (opening, Vec::new(), reset), "the caller knows nothing of it");
+    assert_eq!(bench.result(calling).unwrap(), opening);
     assert_eq!(bench.network.figures().twice, 1);
     bench.go(50);
     assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");

@@ -68,3 +68,11 @@ fn a_change_that_is_refused_is_the_reason_of_one_complaint() {
     refused(&history(&twice, &strikes), "trouble");
     accepted(&history(&twice, &[strikes, strikes].concat()));
 }
+
+/// Seed 51087906: the full disk's complaint was taken for that of the change that is refused later.
+#[test]
+fn what_a_full_disk_excuses_uses_no_refused_change_up() {
+    let strikes = [strike(Kind::DiskError, 1), strike(Kind::Full, 1)];
+    accepted(&history(&[trouble(2500, 1, FULL), trouble(2600, 1, REFUSED)], &strikes));
+    refused(&history(&[trouble(2500, 1, REFUSED), trouble(2600, 1, REFUSED)], &strikes), "trouble");
+}
