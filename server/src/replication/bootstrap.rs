@@ -266,14 +266,18 @@ impl Bootstrap {
                     return Ok(Some(founding));
                 }
             }
-            if replies.contains(&Reply::Founded) {
-                return Ok(None);
-            }
             let newer = replies.iter().map(|reply| match reply {
                 Reply::Refused { promised } => round_of(*promised),
                 Reply::Promised { .. } | Reply::Accepted | Reply::Founded => 0,
             });
-            round = newer.max().unwrap_or(0).max(round) + 1;
+            let newest = newer.max().unwrap_or(0);
+            // Those that belong to a founding take no part any more, and may be too few, or no members of
+            // it: the others go on, above what they have promised before.
+            let may_go_on = newest >= round && self.agreement.took_part();
+            if replies.contains(&Reply::Founded) && !may_go_on {
+                return Ok(None);
+            }
+            round = newest.max(round) + 1;
             // The others wait for other times, so that one of them gets through.
             let part = u32::try_from(self.entropy.number() % 8).unwrap_or(0);
             sleep(self.stagger * (part + 1) / 8).await;

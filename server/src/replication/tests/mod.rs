@@ -5,6 +5,7 @@ mod cluster;
 mod cut;
 mod divergence;
 mod ensemble;
+mod founding;
 mod gate;
 mod lease;
 mod numbers;

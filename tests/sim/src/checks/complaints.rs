@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Counts, Run, Violation};
-use crate::faults::Kind;
+use crate::faults::{DAMAGED, Kind};
 use crate::history::{Strike, Trouble, What};
 
 /// How long a server takes to say what a fault has done to it.
@@ -48,7 +48,7 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
             // It strikes at a later change.
             Kind::DiskError => says("injected fault") || says("no storage space"),
             // It is found when what is damaged is read.
-            Kind::BitRot => says("damaged"),
+            Kind::BitRot => says(DAMAGED),
             // The program sees its disk fail in the last moment before it ends.
             Kind::EndAt => {
                 let texts = ["the disk is switched off", "injected fault", "no storage space"];

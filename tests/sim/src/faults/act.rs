@@ -18,6 +18,8 @@ use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// For how long a server may come to the point at which it ends.
 const END_WITHIN: Duration = Duration::from_secs(10);
+/// What a server says that has read something damaged on its disk.
+pub(crate) const DAMAGED: &str = "damaged";
 /// What a full disk has left, in bytes: next to nothing.
 const FULL_ROOM: u64 = 512;
 
@@ -373,7 +375,7 @@ impl Nemesis {
             if let Some(why) = why {
                 trace::of("nemesis");
                 trace::line(format_args!("server {id} has failed: {why}"));
-                let is_damaged = self.damaged.contains(&id);
+                let is_damaged = self.damaged.contains(&id) && why.contains(DAMAGED);
                 if is_damaged && let Some(server) = world.servers.get_mut(&id) {
                     server.wipe();
                     self.damaged.retain(|damaged| *damaged != id);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Fault as DiskFault, Survival};
 
-pub(crate) use self::act::Nemesis;
+pub(crate) use self::act::{DAMAGED, Nemesis};
 pub use self::draw::{Frame, draw};
 pub use self::event::Event;
 pub use self::kind::Kind;

@@ -349,6 +349,31 @@ fn a_snapshot_fires_what_it_skips_and_ends_lasting_watches() {
     refused(&story.end(), "P3 watches");
 }
 
+/// Seed 60000043: the server has applied more than it had shown to the connection, takes over a snapshot,
+/// and closes the connection behind the events.
+#[test]
+fn a_snapshot_fires_watches_behind_what_the_connection_was_shown() {
+    for watched in ["/a", "/"] {
+        let (mut story, watcher, writer) = story();
+        story.read(watcher, watch_data(watched));
+        story.create(writer, "/unseen", 0);
+        story.write(writer, set_data("/a", "b"));
+        story.create(writer, "/b", 0);
+        let log = story.history.servers.get_mut(&watcher.server).unwrap();
+        let from = log.applied.len() - 2;
+        log.applied.truncate(from);
+        log.digests.truncate(from);
+        story.event(watcher, Zxid::NONE, NodeDataChanged, "/a");
+        story.note(What::Disconnected { connection: watcher.connection });
+        story.create(writer, "/c", 0);
+        if watched == "/a" {
+            accepted(&story.end());
+        } else {
+            refused(&story.end(), "P3 watches");
+        }
+    }
+}
+
 /// The leader is killed behind a write. In its next life it applies again what it has, but for the
 /// end, and takes over a snapshot: nothing is skipped for the connections of the life before.
 #[test]

@@ -166,9 +166,8 @@ fn of_link<'a>(
         Arrival::Event(notice) => Some(notice.zxid),
         Arrival::Reply(_) => None,
     });
-    let end = at.max(newest.max().unwrap_or(at));
-    let mut last = end;
-    for jump in jumps.iter().filter(|jump| jump.from <= end) {
+    let mut last = at.max(newest.max().unwrap_or(at));
+    for jump in jumps {
         push(jump.from, usize::MAX - 1, Vec::new(), Step::JumpBegins);
         push(jump.to, 0, Vec::new(), Step::JumpEnds);
         // Events that are made up have no zxid of their own, and come behind a jump.

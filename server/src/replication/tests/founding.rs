@@ -1,0 +1,44 @@
+//! Foundings that were interrupted.
+
+use std::collections::BTreeMap;
+
+use zoolet_storage::Identity;
+
+use super::ensemble::Ensemble;
+use crate::replication::directories::Directories;
+use crate::replication::founding::{Founding, Request, ballot};
+
+const FOUNDING: u64 = 0x3113_9f2b_c6ef_2930;
+
+/// Servers 1 and 3 had begun without server 2, which finished what server 1 had taken: a founding
+/// without its own directory. Then all of them lost their power. Seed 60000020 of the simulator.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_founding_is_finished_whatever_was_promised_before() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    let directories = [11, 0, 13];
+    let voter = |at: usize| (at as u64 + 1, (directories[at], ensemble.address(at)));
+    let voters: BTreeMap<u64, (u64, String)> = (0..3).map(voter).collect();
+    let founding = Founding { id: FOUNDING, voters };
+    let taken = |ballot| Request::Accept { ballot, founding: founding.clone() };
+    let lives = [
+        (11, 0, vec![taken(ballot(5, 1)), Request::Prepare { ballot: ballot(6, 1) }]),
+        (12, FOUNDING, vec![taken(ballot(8, 2))]),
+        (13, 0, vec![Request::Prepare { ballot: ballot(8, 2) }]),
+    ];
+    for (at, (directory_id, founding, requests)) in lives.into_iter().enumerate() {
+        let directories = Directories::open(&ensemble.options(at)).unwrap();
+        let server_id = at as u64 + 1;
+        let identity = Identity { cluster_id: 7, server_id, directory_id, founding };
+        directories.claim(identity).unwrap();
+        let mut acceptor = directories.acceptor().unwrap();
+        for request in requests {
+            acceptor.step(request).unwrap();
+        }
+    }
+    for at in 0..3 {
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    ensemble.commit(1, 3).await;
+    assert_eq!([0, 1, 2].map(|at| ensemble.founding(at)), [FOUNDING; 3]);
+}
