@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 faults bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
 
 check: fmt clippy check_each doc deny
 
@@ -69,8 +69,13 @@ oracle:
 # Kills of leaders and followers under load; ROUNDS of them. The run prints its seed; SEED=… replays
 # victims, moments and the load's operations, here and in the other tiers of faults.
 kill9:
-	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+	ZOOLET_TIER=faults ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
 		cargo test --workspace --test faults kill9:: -- --nocapture
+
+# All suites of faults with real processes, those included that the simulator and chaos cover as well.
+faults:
+	ZOOLET_TIER=faults $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+		cargo test --workspace --test faults -- --nocapture
 
 # The figures of docs/performance.md, which says what ROUNDS, SECS, LOADS, FAILOVERS, CASES and OUT are;
 # ZKLOAD names the load generator's binary.
@@ -101,7 +106,7 @@ lock_programs:
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
 # by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
 torture:
-	cargo build -p zoolet
+	cargo build --workspace --bin zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
@@ -109,7 +114,7 @@ torture:
 # Curator, Go, kazoo and this client's recipes on the same locks, under faults, for SECS seconds (300);
 # SERVERS=apache, SEED=… and OUT=… as above.
 torture_languages:
-	cargo build -p zoolet
+	cargo build --workspace --bin zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture
@@ -118,7 +123,8 @@ torture_languages:
 # step, with MINIMIZE=1 made smaller; SECS=3600 runs seeds for an hour, SEEDS=20 no more than these, FROM=1
 # from this one on; ARGS=… are options of the program (docs/testing.md).
 sim:
-	cargo run -q -p zoolet-sim -- $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
+	cargo build -q --workspace --bin zoolet-sim
+	target/debug/zoolet-sim $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
 		$(if $(ARGS),$(if $(TRACE),--trace),--night=$(or $(SECS),600) $(if $(FROM),--from=$(FROM)) $(if $(SEEDS),--seeds=$(SEEDS)) \
 		--commit=$(shell git rev-parse --short HEAD) $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
 
@@ -168,5 +174,5 @@ fuzz_corpus:
 
 # Partitions of 2 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
 partitions:
-	ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+	ZOOLET_TIER=faults ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
 		cargo test --workspace --test faults partitions:: -- --nocapture

@@ -119,6 +119,12 @@ fn profile_dir() -> io::Result<PathBuf> {
     Ok(exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?.to_owned())
 }
 
+/// Whether this run is one of a longer tier, by its name in `ZOOLET_TIER`, which may have several with
+/// commas between them.
+pub fn is_tier(name: &str) -> bool {
+    env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|tier| tier == name))
+}
+
 /// The number in a variable of the environment, such as the rounds of a longer run.
 pub fn number<T: FromStr>(variable: &'static str, default: T) -> Result<T, ToolError> {
     let Ok(text) = env::var(variable) else { return Ok(default) };

@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 use std::{env, fs};
 
 use zoolet_tests::kazoo::{self, Outcomes};
-use zoolet_tests::tools::{announce, require_foreign};
+use zoolet_tests::tools::{announce, is_tier, require_foreign};
 use zoolet_tests::{apache, zoolet};
 
 /// Does this run want the suite, and can it?
 fn wanted(needs: &[&str]) -> bool {
-    if !env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|tier| tier == "kazoo")) {
+    if !is_tier("kazoo") {
         announce("NOT RUN: kazoo's own suite is run by `make kazoo`");
         return false;
     }

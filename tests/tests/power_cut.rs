@@ -70,7 +70,7 @@ async fn connect(first_port: u16) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
-    if !std::env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|t| t == "power_cut")) {
+    if !tools::is_tier("power_cut") {
         announce("NOT RUN: power cuts are run by `make power_cut`, as root");
         return;
     }

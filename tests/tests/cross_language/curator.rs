@@ -197,7 +197,7 @@ fn the_other_recipes_work_together_with_curator_s() {
     let servers = Servers::zoolet().servers(3).start().unwrap();
     runtime.block_on(together(&servers.connect_string()));
     drop(servers);
-    if std::env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
+    if tools::is_tier("lock_programs") {
         let servers = Servers::apache().servers(3).start().unwrap();
         runtime.block_on(together(&servers.connect_string()));
     }

@@ -3,7 +3,6 @@
 //! They contend on an ensemble of three; a holder of all locks is killed, and then the leader
 //! (see `src/contenders`). `ZOOLET_TIER=lock_programs` runs them on Apache `ZooKeeper` as well.
 
-use std::env;
 use std::process::Command;
 
 use zoolet_tests::contenders::programs::{c, go, java, kazoo, recipes};
@@ -116,7 +115,7 @@ fn run_with(
     let mut servers = Servers::zoolet().servers(3).start().unwrap();
     report(suite, "zoolet", contest(&started, groups, &mut servers, last).unwrap(), &servers);
     drop(servers);
-    if env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
+    if tools::is_tier("lock_programs") {
         let mut servers = Servers::apache().servers(3).start().unwrap();
         report(suite, "apache", contest(&started, groups, &mut servers, last).unwrap(), &servers);
     }

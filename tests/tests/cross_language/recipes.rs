@@ -291,7 +291,7 @@ fn run(suite: &str, needs: &[&str], meeting: &Meeting) {
     let servers = Servers::zoolet().servers(3).start().unwrap();
     runtime.block_on(meet(meeting, &servers.connect_string()));
     drop(servers);
-    if std::env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
+    if tools::is_tier("lock_programs") {
         let servers = Servers::apache().servers(3).start().unwrap();
         runtime.block_on(meet(meeting, &servers.connect_string()));
     }

@@ -19,3 +19,15 @@ mod read_only;
 mod reconfig_faults;
 mod replaced_disks;
 mod up_ends;
+
+use zoolet_tests::tools::{announce, is_tier};
+
+/// Whether the suites run whose faults the simulator and `make chaos` have as well, in more orders and
+/// under stricter checks: `make faults` runs them.
+fn is_due(suite: &str) -> bool {
+    let is_due = is_tier("faults");
+    if !is_due {
+        announce(&format!("NOT RUN: {suite} is run by `make faults`"));
+    }
+    is_due
+}

@@ -38,6 +38,9 @@ const WRITE_MAX: Duration = Duration::from_mins(1);
 /// The ensembles stand side by side: most of their time is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn ensembles_of_two_to_six_servers_are_cut_apart() {
+    if !crate::is_due("partitions") {
+        return;
+    }
     if let Some(missing) = netns::missing() {
         return tools::skip_unless_required("partitions", missing).unwrap();
     }

@@ -40,6 +40,9 @@ struct Awake {
 /// Each sleep is that of an ensemble of its own: they stand side by side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
+    if !crate::is_due("paused") {
+        return;
+    }
     let seed = Arc::new(Seed::of("faults", "paused::"));
     let sleeps = SLEEPS_MS.map(|asleep_ms| tokio::spawn(wakes_up(asleep_ms, Arc::clone(&seed))));
     for ended in join_all(sleeps).await {
