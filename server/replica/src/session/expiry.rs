@@ -162,7 +162,8 @@ impl Expiry {
     pub(crate) fn take(&mut self) -> Self {
         let Self { tick_ms, term, .. } = *self;
         let decided = std::mem::take(&mut self.decided);
-        let decided = if planted!("decisions-end-with-the-lead") { BTreeMap::new() } else { decided };
+        let decided =
+            if planted!("decisions-end-with-the-lead") { BTreeMap::new() } else { decided };
         std::mem::replace(self, Self { term, decided, ..Self::new(tick_ms) })
     }
 

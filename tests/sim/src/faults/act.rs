@@ -7,7 +7,7 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Image, Survival};
 
-use super::{Event, Fault, Files, Kind, Planned, Wait, Whom};
+use super::{DAMAGED, Event, Fault, Files, Kind, Planned, Wait, Whom};
 use crate::SimTime;
 use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
@@ -18,8 +18,6 @@ use crate::world::{DiskConditions, Server, Standing, TRUE_RATE, World};
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// For how long a server may come to the point at which it ends.
 const END_WITHIN: Duration = Duration::from_secs(10);
-/// What a server says that has read something damaged on its disk.
-pub(crate) const DAMAGED: &str = "damaged";
 /// What a full disk has left, in bytes: next to nothing.
 const FULL_ROOM: u64 = 512;
 

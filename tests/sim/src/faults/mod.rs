@@ -15,13 +15,16 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Fault as DiskFault, Survival};
 
-pub(crate) use self::act::{DAMAGED, Nemesis};
+pub(crate) use self::act::Nemesis;
 pub use self::draw::{Frame, draw};
 pub use self::event::Event;
 pub use self::kind::Kind;
 use crate::SimTime;
 use crate::network::{Conditions, MachineId};
 use crate::world::Point;
+
+/// What a server says that has read something damaged on its disk.
+pub(crate) const DAMAGED: &str = "damaged";
 
 /// A fault, and when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
