@@ -35,6 +35,7 @@ mod watch;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use zoolet_jute::SessionId;
 
@@ -83,6 +84,8 @@ pub struct Replica {
     /// As leader: until when it may count signs of life.
     lease_until_ms: u64,
     last_step_ms: u64,
+    /// When this process did not run for the last time.
+    last_pause: Range<u64>,
     // Boxed, because the nodes of a map are half empty where keys only rise.
     connections: BTreeMap<ConnectionId, Box<Client>>,
     // Invariant: the connections behind their handshake, each under its session.
@@ -142,6 +145,7 @@ impl Replica {
             looking_since_ms: 0,
             lease_until_ms: 0,
             last_step_ms: 0,
+            last_pause: 0..0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),

@@ -271,10 +271,10 @@ impl Bootstrap {
                 Reply::Promised { .. } | Reply::Accepted | Reply::Founded => 0,
             });
             let newest = newer.max().unwrap_or(0);
-            // Those that belong to a founding take no part any more, and may be too few, or no members of
-            // it: the others go on, above what they have promised before.
-            let may_go_on = newest >= round && self.agreement.took_part();
-            if replies.contains(&Reply::Founded) && !may_go_on {
+            // A server that belongs to a founding makes no more promises. The others may still be a
+            // majority, so they go on above what they have promised.
+            let was_refused = newest > 0;
+            if replies.contains(&Reply::Founded) && !(was_refused && self.agreement.took_part()) {
                 return Ok(None);
             }
             round = newest.max(round) + 1;
@@ -344,6 +344,10 @@ impl Bootstrap {
             let others = self.voters().into_keys().filter(|voter| *voter != self.handle.server());
             let others: Vec<u64> = others.collect();
             let answered = self.ask(&others).await;
+            let foundings = answered.iter().map(|(_, standing)| standing.founding);
+            for founding in foundings.filter(|founding| *founding != 0) {
+                self.agreement.has_seen(founding);
+            }
             let answered: BTreeSet<u64> = answered.into_iter().map(|(server, _)| server).collect();
             let missing: Vec<u64> =
                 others.into_iter().filter(|server| !answered.contains(server)).collect();

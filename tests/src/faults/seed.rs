@@ -36,7 +36,7 @@ impl Drop for Seed {
             let Self { program, filter, number } = self;
             announce(&format!(
                 "run it again with: \
-                 {SEED}={number} cargo test --workspace --test {program} -- {filter} --nocapture"
+                 ZOOLET_TIER={program} {SEED}={number} cargo test --workspace --test {program} -- {filter} --nocapture"
             ));
         }
     }

@@ -22,8 +22,7 @@ mod up_ends;
 
 use zoolet_tests::tools::{announce, is_tier};
 
-/// Whether the suites run whose faults the simulator and `make chaos` have as well, in more orders and
-/// under stricter checks: `make faults` runs them.
+/// Whether to run a suite whose faults the simulator and `make chaos` draw as well; `make faults` runs it.
 fn is_due(suite: &str) -> bool {
     let is_due = is_tier("faults");
     if !is_due {

@@ -106,6 +106,7 @@ impl Replica {
             match change {
                 Change::SessionOpened(session) => self.grant(*session),
                 Change::SessionResumed { session, .. } => {
+                    // Also without the lead: what was decided is about the time before.
                     self.expiry.forget(*session);
                     self.grant(*session);
                     // The connection that held it here has lost it, to another server or to a
@@ -150,7 +151,7 @@ impl Replica {
                 }
                 // What is refused was decided too early or in another term, and is judged anew.
                 ProposalOwner::Expiry(session) => {
-                    if result.is_err() {
+                    if result.is_err() && self.role == Role::Leader {
                         self.expiry.revoke(session, number);
                     }
                 }

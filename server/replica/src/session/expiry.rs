@@ -9,12 +9,12 @@ use zoolet_jute::SessionId;
 
 use crate::{ProposalNumber, Term};
 
-/// The deadlines of all sessions. Empty on servers that do not lead, but for decisions of which it is
-/// not known what has become of them.
+/// The deadlines of all sessions. On servers that do not lead it holds only decisions whose outcome is
+/// unknown.
 #[derive(Debug)]
 pub(crate) struct Expiry {
     tick_ms: u64,
-    /// The term in which this server leads, or has led last.
+    /// The term of the decisions; none once this server has followed another leader.
     term: Option<Term>,
     sessions: BTreeMap<SessionId, Deadline>,
     // Invariant: holds exactly `sessions`, under their `due_ms`.
@@ -93,7 +93,7 @@ impl Expiry {
     }
 
     /// Decides the end of sessions that are due. Returns those whose end is to be proposed, at most
-    /// `max`, those first of which a proposal was lost; the others wait for the next call.
+    /// `max`: first those whose proposal was lost. The others wait for the next call.
     pub(crate) fn decide(&mut self, now_ms: u64, max: usize) -> Vec<SessionId> {
         let lost = self.decided.iter().filter(|(_, decision)| decision.proposal.is_none());
         let mut ending: Vec<SessionId> = lost.map(|(session, _)| *session).take(max).collect();
@@ -161,14 +161,16 @@ impl Expiry {
     /// stays.
     pub(crate) fn take(&mut self) -> Self {
         let Self { tick_ms, term, .. } = *self;
-        let decided = std::mem::take(&mut self.decided);
-        let decided =
-            if planted!("decisions-end-with-the-lead") { BTreeMap::new() } else { decided };
+        let decided = if planted!("decisions-end-with-the-lead") {
+            BTreeMap::new()
+        } else {
+            std::mem::take(&mut self.decided)
+        };
         std::mem::replace(self, Self { term, decided, ..Self::new(tick_ms) })
     }
 
-    /// This server leads in a term, or follows in one. In another term than before, what was decided has
-    /// no effect any more.
+    /// This server leads in this term, or follows another one (`None`). Decisions of another term are
+    /// dropped: every server refuses them.
     pub(crate) fn enter(&mut self, term: Option<Term>) {
         if std::mem::replace(&mut self.term, term) != term {
             self.decided.clear();
@@ -180,7 +182,7 @@ impl Expiry {
         self.decided.retain(|session, _| lives_on(*session));
     }
 
-    /// The number of deadlines.
+    /// The number of deadlines of sessions that are not decided.
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -190,7 +192,7 @@ impl Expiry {
         self.sessions.contains_key(&session) || self.decided.contains_key(&session)
     }
 
-    /// Whether the session is there, and its end not proposed.
+    /// Whether the session has a deadline, and its end is not decided.
     pub(crate) fn is_undecided(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }

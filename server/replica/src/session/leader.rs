@@ -43,7 +43,7 @@ impl Replica {
             connection.touch_mark = u64::MAX;
         }
         match role {
-            Role::Looking => self.looking_since_ms = self.now.mono_ms,
+            Role::Looking => self.looking_since_ms = self.alone_since_ms(),
             Role::Follower | Role::Observer => self.expiry.enter(None),
             Role::Leader => self.begin_to_lead(),
         }
@@ -53,6 +53,18 @@ impl Replica {
             self.write_config(out);
         }
         self.retry_held_pings(out);
+        if role == Role::Looking {
+            self.stop_serving(out);
+        }
+    }
+
+    /// Returns since when this server knows of no leader. One that has just been stopped learns that
+    /// only now, and what it knows is as old as the pause.
+    fn alone_since_ms(&self) -> u64 {
+        let now_ms = self.now.mono_ms;
+        let paused = self.last_pause.clone();
+        let is_recent = now_ms.saturating_sub(paused.end) <= self.options.leader_loss_limit_ms;
+        if is_recent && !paused.is_empty() { paused.start } else { now_ms }
     }
 
     /// Serves clients from now on, if a leader is known and the members are written down: no

@@ -160,7 +160,11 @@ impl Replica {
         let gap_ms = now_ms.saturating_sub(self.last_step_ms);
         self.last_step_ms = now_ms;
         let pause_ms = self.options.pause_ms();
-        if gap_ms > pause_ms && self.role == Role::Leader {
+        if gap_ms <= pause_ms {
+            return;
+        }
+        self.last_pause = now_ms - gap_ms..now_ms;
+        if self.role == Role::Leader {
             self.expiry.postpone(gap_ms);
             self.expire_from_ms = now_ms.saturating_add(pause_ms);
         }
@@ -181,7 +185,7 @@ impl Replica {
         self.role == Role::Leader && self.state.session(session).is_some()
     }
 
-    /// Ends a session at once, if no other server is elected meanwhile.
+    /// Ends a session at once, unless it is resumed or another server is elected meanwhile.
     pub(crate) fn on_expire(&mut self, session: SessionId, out: &mut Vec<Output>) {
         self.grant_early(session);
         if self.expiry.decide_one(session) {

@@ -1,13 +1,14 @@
 //! The hand that carries a plan out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
-use zoolet_storage::{Image, Survival};
+use zoolet_storage::Survival;
 
-use super::{DAMAGED, Event, Fault, Files, Kind, Planned, Wait, Whom};
+use super::rot::rot;
+use super::voters::Voters;
+use super::{DAMAGED, Event, Fault, Kind, Planned, Wait, Whom};
 use crate::SimTime;
 use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
@@ -64,6 +65,7 @@ pub(crate) struct Nemesis {
     pub(crate) failures: Vec<(SimTime, ServerId, String)>,
     /// The faults that make a server complain.
     pub(crate) strikes: Vec<Strike>,
+    voters: Voters,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
     /// Those that end in the midst of their work, and for how long.
@@ -84,6 +86,7 @@ impl Nemesis {
             clients_to_start: Vec::new(),
             failures: Vec::new(),
             strikes: Vec::new(),
+            voters: Voters::default(),
             damaged: Vec::new(),
             ending: BTreeMap::new(),
         };
@@ -133,7 +136,10 @@ impl Nemesis {
     /// Has the faults begin that have waited for what has happened.
     fn look_at_events(&mut self, world: &World) {
         let mut events = Vec::new();
-        self.marks = trace::look_at_marks(self.marks, |mark| events.extend(Event::of(mark)));
+        self.marks = trace::look_at_marks(self.marks, |mark| {
+            self.voters.look_at(mark);
+            events.extend(Event::of(mark));
+        });
         for (id, server) in &world.servers {
             let runs = server.machine.runs();
             if runs && self.running.insert(*id) {
@@ -155,6 +161,9 @@ impl Nemesis {
     fn act(&mut self, act: Act, world: &mut World) {
         trace::of("nemesis");
         match act {
+            Act::Begin(planned) if !self.is_borne(&planned.fault, world) => {
+                trace::line(format_args!("too few have their disks for {planned}"));
+            }
             Act::Begin(planned) => {
                 trace::line(format_args!("{planned}"));
                 *self.counts.entry(planned.fault.kind()).or_default() += 1;
@@ -281,6 +290,13 @@ impl Nemesis {
         true
     }
 
+    /// Whether the ensemble goes on behind a fault that may cost a disk.
+    fn is_borne(&self, fault: &Fault, world: &World) -> bool {
+        let costs_disk = matches!(fault.kind(), Kind::BitRot | Kind::DiskLoss);
+        let server = fault.whom().filter(|_| costs_disk).and_then(|whom| find(whom, world));
+        server.is_none_or(|server| self.voters.can_lose(server, world.servers.len()))
+    }
+
     /// Faults of servers: of their programs, their disks and their clocks.
     fn begin_at_server(&mut self, fault: &Fault, end: SimTime, world: &mut World) {
         if let Fault::PowerCut { servers, survival, turns } = fault {
@@ -310,8 +326,10 @@ impl Nemesis {
         if let Some(act) = begin_at(server, fault, end) {
             self.at(end, act);
         }
-        if matches!(fault, Fault::BitRot { .. }) {
+        if kind == Kind::BitRot {
             self.damaged.push(id);
+        } else if kind == Kind::DiskLoss {
+            self.voters.lose(id);
         }
     }
 
@@ -376,6 +394,7 @@ impl Nemesis {
                 let is_damaged = self.damaged.contains(&id) && why.contains(DAMAGED);
                 if is_damaged && let Some(server) = world.servers.get_mut(&id) {
                     server.wipe();
+                    self.voters.lose(id);
                     self.damaged.retain(|damaged| *damaged != id);
                 }
                 self.failures.push((now, id, why));
@@ -469,31 +488,5 @@ fn connect_once(links: &[(MachineId, MachineId)], world: &World) {
     trace::line(format_args!("connects arrive once: {links:?}"));
     for (from, to) in links {
         world.network.set_twice(*from, *to, 0);
-    }
-}
-
-/// Changes a bit of what is stored.
-fn rot(image: &mut Image, files: Files, place: u64) {
-    let ends_with = |path: &Path, end: &str| path.extension().is_some_and(|found| found == end);
-    let mut all: Vec<_> = image.files().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
-    match files {
-        Files::Any => {}
-        Files::Log => all.retain(|(path, _)| ends_with(path, "wal")),
-        Files::NewestSnapshot => {
-            all.retain(|(path, _)| ends_with(path, "snap"));
-            // Their names begin with term and index.
-            all = all.pop().into_iter().collect();
-        }
-    }
-    let files = all;
-    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-    let Some(mut at) = place.checked_rem(total) else { return };
-    for (path, bytes) in files {
-        if at < bytes {
-            // It exists, and is long enough.
-            let _ = image.flip(&path, at, 1 << (place % 8));
-            return;
-        }
-        at -= bytes;
     }
 }

@@ -7,6 +7,8 @@ mod act;
 mod draw;
 mod event;
 mod kind;
+mod rot;
+mod voters;
 mod waits;
 
 use std::fmt;

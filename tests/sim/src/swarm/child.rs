@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::run::Options;
 
 /// How long a run may take on the machine's clock.
-const RUN_MAX: Duration = Duration::from_mins(5);
+const RUN_MAX: Duration = Duration::from_mins(10);
 /// The pause between two looks at whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
