@@ -83,7 +83,7 @@ pub struct Replica {
     looking_since_ms: u64,
     /// As leader: until when it may count signs of life.
     lease_until_ms: u64,
-    last_step_ms: u64,
+    last_step_ms: Option<u64>,
     /// When this process did not run for the last time.
     last_pause: Range<u64>,
     // Boxed, because the nodes of a map are half empty where keys only rise.
@@ -144,7 +144,7 @@ impl Replica {
             read_only_from: SessionId::NONE,
             looking_since_ms: 0,
             lease_until_ms: 0,
-            last_step_ms: 0,
+            last_step_ms: None,
             last_pause: 0..0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),

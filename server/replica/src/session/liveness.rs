@@ -157,13 +157,13 @@ impl Replica {
     /// sent meanwhile is read before anything is decided.
     pub(crate) fn notice_pause(&mut self) {
         let now_ms = self.now.mono_ms;
-        let gap_ms = now_ms.saturating_sub(self.last_step_ms);
-        self.last_step_ms = now_ms;
+        let Some(last_ms) = self.last_step_ms.replace(now_ms) else { return };
+        let gap_ms = now_ms.saturating_sub(last_ms);
         let pause_ms = self.options.pause_ms();
         if gap_ms <= pause_ms {
             return;
         }
-        self.last_pause = now_ms - gap_ms..now_ms;
+        self.last_pause = last_ms..now_ms;
         if self.role == Role::Leader {
             self.expiry.postpone(gap_ms);
             self.expire_from_ms = now_ms.saturating_add(pause_ms);

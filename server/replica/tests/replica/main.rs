@@ -21,6 +21,7 @@
 mod audit;
 mod limits;
 mod parse;
+mod pauses;
 mod races;
 mod script;
 mod steps;

@@ -1,0 +1,22 @@
+//! Times in which a server did not run; `scripts/expiry.txt` and `scripts/leading.txt` have the others.
+
+use zoolet_replica::state::State;
+use zoolet_replica::{Boot, Input, Now, Options, Replica, Role, ServerId};
+
+/// The time before the first step is no pause: a server that has just started serves on when it loses
+/// its leader for a moment.
+#[test]
+fn a_start_is_no_pause() {
+    let mut options = Options::new(ServerId(1), Boot(1));
+    options.leader_loss_limit_ms = 3000;
+    let mut replica = Replica::new(options, State::new());
+    let mut out = Vec::new();
+    for (mono_ms, role) in [(60_000, Role::Follower), (60_100, Role::Looking)] {
+        let now = Now { mono_ms, wall_ms: 0 };
+        replica.step(now, Input::Role { role, term: None }, &mut out);
+    }
+    assert!(replica.serving());
+    let now = Now { mono_ms: 63_101, wall_ms: 0 };
+    replica.step(now, Input::Tick, &mut out);
+    assert!(!replica.serving());
+}
