@@ -3,10 +3,10 @@
 use zoolet_replica::state::State;
 use zoolet_replica::{Boot, Input, Now, Options, Replica, Role, ServerId};
 
-/// The time before the first step is no pause: a server that has just started serves on when it loses
+/// What is before the first step does not count: a server that has just started serves on when it loses
 /// its leader for a moment.
 #[test]
-fn a_start_is_no_pause() {
+fn a_start_does_not_count_as_a_pause() {
     let mut options = Options::new(ServerId(1), Boot(1));
     options.leader_loss_limit_ms = 3000;
     let mut replica = Replica::new(options, State::new());

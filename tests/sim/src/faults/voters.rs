@@ -23,7 +23,7 @@ impl Voters {
         self.0.remove(&server);
     }
 
-    /// Whether the others are a majority of this number of servers.
+    /// Whether the others are a majority of all `servers`.
     pub(super) fn can_lose(&self, server: ServerId, servers: usize) -> bool {
         self.0.iter().filter(|voter| **voter != server).count() > servers / 2
     }
