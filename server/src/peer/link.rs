@@ -1,6 +1,6 @@
 //! The calling side: one connection to one peer for one lane, opened when it is needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -187,9 +187,9 @@ struct Unanswered {
     owed: u64,
     /// Since when it owes some and has given none.
     silent_since: Option<Instant>,
-    /// The probe that it has not answered.
-    probe: Option<u64>,
-    /// It has answered a probe while it owed another answer.
+    /// The probes that it has not answered.
+    probes: BTreeSet<u64>,
+    /// It has answered a probe while it owed the answer to an earlier call.
     answers_probes: bool,
 }
 
@@ -333,14 +333,14 @@ async fn write_calls(
     io::ErrorKind::NotConnected.into()
 }
 
-/// Asks a peer that owes an answer something that it can always answer. False if it owes none, or has
-/// not answered the probe before.
+/// Asks a peer that owes an answer something that it can always answer, whatever has become of the
+/// probes before: one that has lost its power and is back refuses the next. False if it owes none.
 fn probe(unanswered: &Mutex<Unanswered>, buffer: &mut BytesMut) -> bool {
     let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_due = unanswered.owed > 0 && unanswered.probe.is_none();
+    let is_due = unanswered.owed > unanswered.probes.len() as u64;
     if is_due {
         let id = unanswered.next_id();
-        unanswered.probe = Some(id);
+        unanswered.probes.insert(id);
         Frame { kind: RpcKind::Status.code(), id, body: Bytes::new() }.encode(buffer);
     }
     is_due
@@ -393,9 +393,9 @@ async fn read_answers(
                 let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
                 unanswered.owed = unanswered.owed.saturating_sub(1);
                 unanswered.silent_since = (unanswered.owed > 0).then(Instant::now);
-                if unanswered.probe == Some(frame.id) {
-                    unanswered.probe = None;
-                    unanswered.answers_probes |= unanswered.owed > 0;
+                if unanswered.probes.remove(&frame.id) {
+                    let earlier = unanswered.waiting.first_key_value();
+                    unanswered.answers_probes |= earlier.is_some_and(|(id, _)| *id < frame.id);
                 }
                 if let Some(waiting) = unanswered.waiting.remove(&frame.id) {
                     // The caller may have stopped waiting.
