@@ -103,6 +103,9 @@ lock_programs:
 	ZOOLET_TIER=lock_programs cargo test --workspace --test cross_language -- \
 		lock_programs:: recipes:: curator:: --nocapture
 
+# In these builds the example has the programs built as the tests have them: a build of programs alone
+# would make all packages anew, without the features that the tests turn on.
+
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
 # by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
 torture:
@@ -119,15 +122,12 @@ torture_languages:
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture
 
-# The example has the programs built as the tests have them: a build of programs alone would make all
-# packages anew, without the features that the tests turn on.
-
 # Whole ensembles on simulated network, disks, clocks and chance. SEED=7 is one run, with TRACE=1 step by
 # step, with MINIMIZE=1 made smaller; SECS=3600 runs seeds for an hour, SEEDS=20 no more than these, FROM=1
 # from this one on; ARGS=… are options of the program (docs/testing.md).
 sim:
 	cargo build -q --workspace --bin zoolet-sim --example due
-	target/debug/zoolet-sim $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
+	$(or $(CARGO_TARGET_DIR),target)/debug/zoolet-sim $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
 		$(if $(ARGS),$(if $(TRACE),--trace),--night=$(or $(SECS),600) $(if $(FROM),--from=$(FROM)) $(if $(SEEDS),--seeds=$(SEEDS)) \
 		--commit=$(shell git rev-parse --short HEAD) $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
 

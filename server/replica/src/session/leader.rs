@@ -59,11 +59,11 @@ impl Replica {
     }
 
     /// Returns since when this server knows of no leader. One that has just been stopped learns that
-    /// only now, and what it knows is as old as the pause.
+    /// only now, and what it knows is as old as the pause. If that was earlier, there was a leader since.
     fn alone_since_ms(&self) -> u64 {
         let now_ms = self.now.mono_ms;
         let paused = self.last_pause.clone();
-        let is_recent = now_ms.saturating_sub(paused.end) <= self.options.leader_loss_limit_ms;
+        let is_recent = now_ms.saturating_sub(paused.end) <= 2 * self.options.tick_ms;
         if is_recent && !paused.is_empty() { paused.start } else { now_ms }
     }
 

@@ -309,6 +309,14 @@ fn the_ephemeral_znodes_of_an_ended_session_go_in_any_order() {
     refused(&without(&good, is_one), "P3 watches");
 }
 
+/// The server of a connection gets no entry of the last two, but a snapshot.
+fn skip_two(story: &mut Story, watcher: Client) {
+    let log = story.history.servers.get_mut(&watcher.server).unwrap();
+    let from = log.applied.len() - 2;
+    log.applied.truncate(from);
+    log.digests.truncate(from);
+}
+
 #[test]
 fn a_snapshot_fires_what_it_skips_and_ends_lasting_watches() {
     let jumped = |is_lasting: bool| {
@@ -320,11 +328,7 @@ fn a_snapshot_fires_what_it_skips_and_ends_lasting_watches() {
         }
         story.write(writer, set_data("/a", "b"));
         story.create(writer, "/b", 0);
-        // The watcher's server gets no entry of these two, but a snapshot.
-        let log = story.history.servers.get_mut(&watcher.server).unwrap();
-        let from = log.applied.len() - 2;
-        log.applied.truncate(from);
-        log.digests.truncate(from);
+        skip_two(&mut story, watcher);
         story.create(writer, "/c", 0);
         if !is_lasting {
             story.event(watcher, Zxid::NONE, NodeDataChanged, "/a");
@@ -359,10 +363,7 @@ fn a_snapshot_fires_watches_behind_what_the_connection_was_shown() {
         story.create(writer, "/unseen", 0);
         story.write(writer, set_data("/a", "b"));
         story.create(writer, "/b", 0);
-        let log = story.history.servers.get_mut(&watcher.server).unwrap();
-        let from = log.applied.len() - 2;
-        log.applied.truncate(from);
-        log.digests.truncate(from);
+        skip_two(&mut story, watcher);
         story.event(watcher, Zxid::NONE, NodeDataChanged, "/a");
         story.note(What::Disconnected { connection: watcher.connection });
         story.create(writer, "/c", 0);
