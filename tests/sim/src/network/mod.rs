@@ -1,8 +1,9 @@
 //! The simulated network: connections as TCP gives them, over links that are slow, lossy or cut.
 //!
 //! A link is one direction between two machines. What is lost on it comes later, as TCP sends it
-//! again; what is sent while it is cut comes when it is mended. So a connection never loses or changes
-//! the order of its own bytes, and two connections overtake each other.
+//! again, and so does what is sent to a machine without power; what is sent while a link is cut comes
+//! when it is mended. So a connection never loses or changes the order of its own bytes, and two
+//! connections overtake each other.
 
 mod link;
 mod pipe;
@@ -236,7 +237,7 @@ impl Network {
                 && entry.key().0 <= now
             {
                 let arrival = entry.remove();
-                state.arrive(&arrival);
+                state.arrive(arrival);
             }
         });
     }
@@ -337,8 +338,8 @@ impl State {
         self.arrivals.insert((at, number), arrival);
     }
 
-    fn arrive(&mut self, arrival: &Arrival) {
-        match *arrival {
+    fn arrive(&mut self, arrival: Arrival) {
+        match arrival {
             Arrival::Call { call, from, to, times } => self.called(call, from, to, times),
             Arrival::Again { call, from, to, times } => {
                 if self.calls.get(&call).is_some_and(|call| call.outcome.is_none()) {

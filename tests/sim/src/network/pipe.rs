@@ -2,10 +2,12 @@
 
 use std::io;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::ReadBuf;
 
+use super::link::{LOSSES_MAX, SEND_AGAIN_MS};
 use super::{Arrival, MachineId, State};
 use crate::SimTime;
 
@@ -42,6 +44,8 @@ pub(super) struct Pipe {
     writing: Option<Waker>,
     /// When the last thing arrives that is under way: what follows does not overtake it.
     pub(super) last_arrival: SimTime,
+    /// When what has met a machine without power is sent again, and how often that was done.
+    again: (SimTime, u32),
 }
 
 impl Pipe {
@@ -60,6 +64,7 @@ impl Pipe {
             reading: None,
             writing: None,
             last_arrival: SimTime::default(),
+            again: (SimTime::default(), 0),
         }
     }
 
@@ -83,12 +88,12 @@ impl Arrival {
 
 impl State {
     /// Something arrives at the reader of a pipe.
-    pub(super) fn arrive_at_pipe(&mut self, arrival: &Arrival) {
+    pub(super) fn arrive_at_pipe(&mut self, arrival: Arrival) {
         let Some(id) = arrival.pipe() else { return };
         let Some(pipe) = self.pipes.get(&id) else { return };
         let ((machine, life), other) = (pipe.reader, pipe.other);
-        if !self.is_up(machine) {
-            return;
+        if !self.is_up(machine) || pipe.again.0 > self.now {
+            return self.send_again(id, arrival);
         }
         let is_known = self.lives(machine) == life && !pipe.reader_gone;
         if !is_known {
@@ -101,12 +106,13 @@ impl State {
             }
             return;
         }
+        let is_reset = matches!(arrival, Arrival::Reset(_));
         let mut wakers = Vec::new();
         if let Some(pipe) = self.pipes.get_mut(&id) {
             match arrival {
                 Arrival::Bytes(_, bytes) => {
                     pipe.sent = pipe.sent.saturating_sub(bytes.len());
-                    pipe.readable.extend_from_slice(bytes);
+                    pipe.readable.extend_from_slice(&bytes);
                 }
                 Arrival::End(_) => pipe.has_ended = true,
                 Arrival::Reset(_) => pipe.is_broken = true,
@@ -117,10 +123,31 @@ impl State {
             }
             wakers.extend(pipe.reading.take());
         }
-        if matches!(arrival, Arrival::Reset(_)) {
+        if is_reset {
             self.break_pipe(other);
         }
         self.wakers.extend(wakers);
+    }
+
+    /// What has met a machine without power arrives later, after a wait that doubles each time, and
+    /// what was sent behind it then too. A reset is sent once.
+    fn send_again(&mut self, id: PipeId, arrival: Arrival) {
+        let now = self.now;
+        let Some(pipe) = self.pipes.get(&id) else { return };
+        let (machine, life) = pipe.writer;
+        if matches!(arrival, Arrival::Reset(_)) || self.lives(machine) != life {
+            return;
+        }
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        let (at, losses) = &mut pipe.again;
+        if *at <= now {
+            *at = now + Duration::from_millis(SEND_AGAIN_MS << *losses);
+            *losses = (*losses + 1).min(LOSSES_MAX);
+        }
+        let at = *at;
+        pipe.last_arrival = pipe.last_arrival.max(at);
+        let number = self.number();
+        self.arrivals.insert((at, number), arrival);
     }
 
     /// Nothing can be written any more.

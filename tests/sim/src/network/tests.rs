@@ -184,14 +184,13 @@ fn a_call_is_refused_or_is_repeated_until_it_is_given_up() {
 }
 
 #[test]
-fn a_machine_that_lost_its_power_says_so_when_it_is_back() {
+fn a_machine_that_lost_its_power_says_so_when_it_is_asked() {
     let mut bench = Bench::new();
     let (mut caller, callee) = bench.connected();
     bench.network.power_off(TWO);
     drop(callee);
     let (go_on, waits) = tokio::sync::oneshot::channel();
     let using = bench.spawn(async move {
-        caller.write_all(b"lost").await.unwrap();
         waits.await.unwrap();
         caller.write_all(b"answered").await.unwrap();
         caller.read_u8().await.unwrap_err().kind()
@@ -202,6 +201,28 @@ fn a_machine_that_lost_its_power_says_so_when_it_is_back() {
     assert!(!using.is_finished(), "it knows nothing of it");
     go_on.send(()).unwrap();
     bench.go(5);
+    assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn what_is_sent_to_a_machine_without_power_is_sent_again() {
+    let mut bench = Bench::new();
+    let (mut caller, callee) = bench.connected();
+    bench.network.power_off(TWO);
+    drop(callee);
+    let using = bench.spawn(async move {
+        caller.write_all(b"early").await.unwrap();
+        // It waits behind what is sent again.
+        tokio::task::yield_now().await;
+        caller.write_all(b"later").await.unwrap();
+        caller.read_u8().await.unwrap_err().kind()
+    });
+    // Sent again after 200, 600 and 1400 ms.
+    bench.go(1000);
+    bench.network.power_on(TWO);
+    bench.go(390);
+    assert!(!using.is_finished());
+    bench.go(15);
     assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
 }
 
