@@ -284,7 +284,9 @@ impl Replication {
 
     /// Ends it without handing over.
     pub(crate) async fn stop(&mut self) {
-        self.port = None;
+        if let Some(port) = self.port.take() {
+            port.close().await;
+        }
         self.tasks.shutdown().await;
         if let Err(error) = self.handle.shutdown().await {
             tracing::warn!(error, "the log's replication has not ended well");
