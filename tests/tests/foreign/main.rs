@@ -1,4 +1,6 @@
-//! The clients that others have written, each on a zoolet ensemble and on one of Apache ZooKeeper.
+//! What needs Apache ZooKeeper or clients in other languages: the clients that others have written, each
+//! on a zoolet ensemble and on one of Apache ZooKeeper, the Rust client on both, the oracle, and
+//! programs of several languages on the same locks.
 //!
 //! One program, so that they run side by side: each waits most of the time.
 
@@ -10,10 +12,14 @@
 
 mod apache_harness;
 mod c_client;
+mod client;
+mod cross_language;
 mod curator;
 mod ensembles;
 mod foreign_protocol;
 mod go_client;
 mod node_client;
+mod oracle;
+mod oracle_model;
 mod rust_client;
 mod zkcli;

@@ -8,7 +8,7 @@ use zoolet_tests::four_letter;
 use zoolet_tests::scenes::{SOON, Scene, options, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::ClientScene;
+use super::harness::ClientScene;
 
 /// Short, so that a session that is left alone ends soon, and long enough for a busy machine.
 const SHORT_SESSION: Duration = Duration::from_secs(4);

@@ -1,6 +1,4 @@
 //! Programs of several languages and libraries on the same locks.
-//!
-//! One test program, so that they run side by side: each waits most of the time.
 
 #![allow(
     clippy::unwrap_used,

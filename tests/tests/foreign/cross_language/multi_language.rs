@@ -35,7 +35,7 @@ fn mutexes_of_four_languages_exclude_each_other_under_faults() {
         Err(error) => return tools::skip_unless_required(suite, error).unwrap(),
         Ok(sides) => sides,
     };
-    let seed = Seed::of("cross_language", "multi_language::");
+    let seed = Seed::of("foreign", "cross_language::multi_language::");
     let seconds = env::var("ZOOLET_TORTURE_SECS").map_or(0, |text| text.parse().unwrap());
     let run = |kind: &str, servers: &mut Servers| {
         let report = contend(&sides, servers, &seed, Duration::from_secs(seconds)).unwrap();
