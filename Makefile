@@ -64,7 +64,7 @@ kazoo:
 # A million operations against the oracle; SEED=… replays.
 oracle:
 	ZOOLET_ORACLE_OPERATIONS=1000000 ZOOLET_ORACLE_SEED=$(or $(SEED),1) \
-		cargo test --workspace --test oracle -- --nocapture
+		cargo test --workspace --test foreign oracle:: -- --nocapture
 
 # Kills of leaders and followers under load; ROUNDS of them. The run prints its seed; SEED=… replays
 # victims, moments and the load's operations, here and in the other tiers of faults.
@@ -100,8 +100,8 @@ power_cut:
 
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:
-	ZOOLET_TIER=lock_programs cargo test --workspace --test cross_language -- \
-		lock_programs:: recipes:: curator:: --nocapture
+	ZOOLET_TIER=lock_programs cargo test --workspace --test foreign -- \
+		cross_language::lock_programs:: cross_language::recipes:: cross_language::curator:: --nocapture
 
 # In these builds the example has the programs built as the tests have them: a build of programs alone
 # would make all packages anew, without the features that the tests turn on.
@@ -120,7 +120,7 @@ torture_languages:
 	cargo build --workspace --bin zoolet --example due
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
-		cargo test --workspace --test cross_language multi_language:: -- --nocapture
+		cargo test --workspace --test foreign cross_language::multi_language:: -- --nocapture
 
 # Whole ensembles on simulated network, disks, clocks and chance. SEED=7 is one run, with TRACE=1 step by
 # step, with MINIMIZE=1 made smaller; SECS=3600 runs seeds for an hour, SEEDS=20 no more than these, FROM=1
@@ -141,10 +141,10 @@ chaos:
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
 # BUG=due for those that the gate runs now, GROUP=0 to 6, or all. NOTHING=1 runs the same suites
-# without the bugs; they must pass.
+# without the bugs; they must pass. BUILD=1 only builds them, in target/planted.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
-		cargo test --workspace --test planted planted_bugs -- --nocapture
+		$(if $(BUILD),ZOOLET_PLANT_BUILD=1) cargo test --workspace --test planted planted_bugs -- --nocapture
 
 # The table in docs/testing.md of the seeds with which the simulator finds planted bugs, written anew.
 planted_seeds:

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ use thiserror::Error;
 use tokio::time::Instant;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+use crate::tools;
 
 /// How often a suite under way is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -42,7 +45,7 @@ pub enum PlantedError {
     NoSuite(String),
     #[error("cannot run it: {0}")]
     Io(#[from] io::Error),
-    #[error("cargo cannot build the suites:\n{0}")]
+    #[error("the suites cannot be built:\n{0}")]
     Build(String),
     #[error("NOT FOUND within {0:?}: the suite was still running:\n{1}")]
     Late(Duration, String),
@@ -188,6 +191,7 @@ impl Suites {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
         command.args(["--message-format=json", "--lib"]);
+        command.arg("--target-dir").arg(target_dir()?);
         command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
         let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
         // Suites of several processes run the server's program, which comes with the test of its
@@ -272,6 +276,41 @@ impl Suites {
         };
         Ok((status, String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
     }
+}
+
+/// Where cargo builds them: not in the place of what has no bugs, so that neither replaces the
+/// programs of the other. A new directory begins with the dependencies that are built already.
+fn target_dir() -> Result<PathBuf, PlantedError> {
+    let target = tools::target_dir();
+    let planted = target.join("planted");
+    if !planted.exists() {
+        copy_dependencies(&target.join("debug"), &planted.join("debug"))?;
+    }
+    Ok(planted)
+}
+
+/// Copies what cargo takes for a built dependency: libraries, what their build scripts made, and its
+/// notes on both, with their times.
+fn copy_dependencies(from: &Path, to: &Path) -> Result<(), PlantedError> {
+    let libraries = |path: &PathBuf| {
+        let ending = path.extension().and_then(OsStr::to_str);
+        ending.is_some_and(|ending| matches!(ending, "rlib" | "rmeta" | "so" | "d"))
+    };
+    let deps = to.join("deps");
+    fs::create_dir_all(&deps)?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(from.join("deps"))? {
+        files.push(entry?.path());
+    }
+    files.retain(libraries);
+    let copy = |into: &Path| {
+        let mut command = Command::new("cp");
+        command.args(["--archive", "--target-directory"]).arg(into);
+        command
+    };
+    output_of(copy(to).arg(from.join("build")).arg(from.join(".fingerprint")))?;
+    output_of(copy(&deps).args(files))?;
+    Ok(())
 }
 
 /// The variables of `tests/planted/switch.rs`.
