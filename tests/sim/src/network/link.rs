@@ -24,8 +24,8 @@ impl Conditions {
 
 /// The first wait of TCP before it sends again.
 pub(super) const SEND_AGAIN_MS: u64 = 200;
-/// How often in a row a link loses something at most, and how often that wait doubles at most.
-pub(super) const LOSSES_MAX: u32 = 5;
+/// How often in a row something is lost at most.
+const LOSSES_MAX: u32 = 5;
 
 #[derive(Debug)]
 pub(super) struct Link {

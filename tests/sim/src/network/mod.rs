@@ -236,8 +236,8 @@ impl Network {
             while let Some(entry) = state.arrivals.first_entry()
                 && entry.key().0 <= now
             {
-                let arrival = entry.remove();
-                state.arrive(arrival);
+                let ((at, _), arrival) = entry.remove_entry();
+                state.arrive(at, arrival);
             }
         });
     }
@@ -338,7 +338,7 @@ impl State {
         self.arrivals.insert((at, number), arrival);
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, at: SimTime, arrival: Arrival) {
         match arrival {
             Arrival::Call { call, from, to, times } => self.called(call, from, to, times),
             Arrival::Again { call, from, to, times } => {
@@ -352,7 +352,7 @@ impl State {
                 self.finish_call(call, Err(refused));
             }
             Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) => {
-                self.arrive_at_pipe(arrival);
+                self.arrive_at_pipe(at, arrival);
             }
         }
     }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::link::{LOSSES_MAX, SEND_AGAIN_MS};
+use super::link::SEND_AGAIN_MS;
 use super::{Arrival, MachineId, State};
 use crate::SimTime;
 
 /// How much of a connection is under way or unread at most, in bytes.
 const WINDOW_BYTES: usize = 128 << 10;
+/// How often the wait before it is sent again doubles, at most: to 6.4 s, and 120 s in Linux, which is
+/// longer than a run.
+const DOUBLED_MAX: u32 = 5;
 
 /// A pipe, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +47,10 @@ pub(super) struct Pipe {
     writing: Option<Waker>,
     /// When the last thing arrives that is under way: what follows does not overtake it.
     pub(super) last_arrival: SimTime,
-    /// When what has met a machine without power is sent again, and how often that was done.
-    again: (SimTime, u32),
+    /// When what has met a machine without power is sent again.
+    again_at: SimTime,
+    /// How often that was done.
+    times_again: u32,
 }
 
 impl Pipe {
@@ -64,7 +69,8 @@ impl Pipe {
             reading: None,
             writing: None,
             last_arrival: SimTime::default(),
-            again: (SimTime::default(), 0),
+            again_at: SimTime::default(),
+            times_again: 0,
         }
     }
 
@@ -88,19 +94,22 @@ impl Arrival {
 
 impl State {
     /// Something arrives at the reader of a pipe.
-    pub(super) fn arrive_at_pipe(&mut self, arrival: Arrival) {
+    pub(super) fn arrive_at_pipe(&mut self, at: SimTime, arrival: Arrival) {
         let Some(id) = arrival.pipe() else { return };
         let Some(pipe) = self.pipes.get(&id) else { return };
-        let ((machine, life), other) = (pipe.reader, pipe.other);
-        if !self.is_up(machine) || pipe.again.0 > self.now {
-            return self.send_again(id, arrival);
+        let ((machine, life), writer, other) = (pipe.reader, pipe.writer.0, pipe.other);
+        let (again_at, is_open) = (pipe.again_at, !pipe.reader_gone);
+        if !self.is_up(machine) || again_at > at {
+            return self.send_again(id, at, arrival);
         }
-        let is_known = self.lives(machine) == life && !pipe.reader_gone;
-        if !is_known {
+        let link = self.link(writer, machine);
+        if again_at == at && link.is_cut {
+            return link.held.push(arrival);
+        }
+        if self.lives(machine) != life || !is_open {
             // The system of a machine that knows nothing of the connection says so.
             if matches!(arrival, Arrival::Bytes(..)) {
-                let back = pipe.writer.0;
-                self.send(machine, back, Arrival::Reset(other));
+                self.send(machine, writer, Arrival::Reset(other));
             } else {
                 self.forget(id);
             }
@@ -131,20 +140,19 @@ impl State {
 
     /// What has met a machine without power arrives later, after a wait that doubles each time, and
     /// what was sent behind it then too. A reset is sent once.
-    fn send_again(&mut self, id: PipeId, arrival: Arrival) {
-        let now = self.now;
+    fn send_again(&mut self, id: PipeId, at: SimTime, arrival: Arrival) {
         let Some(pipe) = self.pipes.get(&id) else { return };
         let (machine, life) = pipe.writer;
         if matches!(arrival, Arrival::Reset(_)) || self.lives(machine) != life {
             return;
         }
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
-        let (at, losses) = &mut pipe.again;
-        if *at <= now {
-            *at = now + Duration::from_millis(SEND_AGAIN_MS << *losses);
-            *losses = (*losses + 1).min(LOSSES_MAX);
+        if pipe.again_at <= at {
+            let doubled = pipe.times_again.min(DOUBLED_MAX);
+            pipe.again_at = at + Duration::from_millis(SEND_AGAIN_MS << doubled);
+            pipe.times_again += 1;
         }
-        let at = *at;
+        let at = pipe.again_at;
         pipe.last_arrival = pipe.last_arrival.max(at);
         let number = self.number();
         self.arrivals.insert((at, number), arrival);

@@ -227,6 +227,28 @@ fn what_is_sent_to_a_machine_without_power_is_sent_again() {
 }
 
 #[test]
+fn what_is_sent_again_does_not_cross_a_cut() {
+    let mut bench = Bench::new();
+    let (mut caller, callee) = bench.connected();
+    bench.network.power_off(TWO);
+    drop(callee);
+    let using = bench.spawn(async move {
+        caller.write_all(b"early").await.unwrap();
+        caller.read_u8().await.unwrap_err().kind()
+    });
+    bench.go(100);
+    bench.network.power_on(TWO);
+    bench.network.cut(ONE, TWO);
+    bench.go(1000);
+    assert!(!using.is_finished());
+    bench.network.mend(ONE, TWO);
+    bench.go(5);
+    assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
+    bench.go(5);
+    assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+}
+
+#[test]
 fn a_reset_breaks_both_ends() {
     let mut bench = Bench::new();
     let (mut caller, mut callee) = bench.connected();
