@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The end of a suite's output that an error shows, in bytes.
 const OUTPUT_SHOWN: usize = 3000;
 
+/// How many files one command copies.
+const FILES_AT_A_TIME: usize = 500;
+
 /// The suite that is not a test target, but the program `zoolet-sim`.
 pub const SIMULATOR: &str = "simulator";
 /// The program, and the test target with which cargo builds it.
@@ -188,7 +191,7 @@ pub struct Suites {
 impl Suites {
     /// Builds the suites of these bugs.
     pub fn build(workspace: &Path, bugs: &[Bug]) -> Result<Self, PlantedError> {
-        let mut command = Command::new(env!("CARGO"));
+        let mut command = tools::cargo();
         command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
         command.args(["--message-format=json", "--lib"]);
         command.arg("--target-dir").arg(target_dir()?);
@@ -284,17 +287,26 @@ fn target_dir() -> Result<PathBuf, PlantedError> {
     let target = tools::target_dir();
     let planted = target.join("planted");
     if !planted.exists() {
-        copy_dependencies(&target.join("debug"), &planted.join("debug"))?;
+        // A copy that was cut short is none.
+        let unfinished = target.join("planted.unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished)?;
+        }
+        copy_dependencies(&target.join("debug"), &unfinished.join("debug"))?;
+        fs::rename(&unfinished, &planted)?;
     }
     Ok(planted)
 }
 
 /// Copies what cargo takes for a built dependency: libraries, what their build scripts made, and its
-/// notes on both, with their times.
+/// notes on both, with their times. The packages of the workspace are built anew in any case.
 fn copy_dependencies(from: &Path, to: &Path) -> Result<(), PlantedError> {
-    let libraries = |path: &PathBuf| {
+    let is_dependency = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_ours = name.starts_with("zoolet") || name.starts_with("libzoolet");
         let ending = path.extension().and_then(OsStr::to_str);
-        ending.is_some_and(|ending| matches!(ending, "rlib" | "rmeta" | "so" | "d"))
+        let ending = ending.is_some_and(|ending| matches!(ending, "rlib" | "rmeta" | "so" | "d"));
+        ending && !is_ours
     };
     let deps = to.join("deps");
     fs::create_dir_all(&deps)?;
@@ -302,14 +314,16 @@ fn copy_dependencies(from: &Path, to: &Path) -> Result<(), PlantedError> {
     for entry in fs::read_dir(from.join("deps"))? {
         files.push(entry?.path());
     }
-    files.retain(libraries);
-    let copy = |into: &Path| {
+    files.retain(is_dependency);
+    let copy = |into: &Path, what: &[PathBuf]| {
         let mut command = Command::new("cp");
-        command.args(["--archive", "--target-directory"]).arg(into);
-        command
+        command.args(["--archive", "--target-directory"]).arg(into).args(what);
+        output_of(&mut command)
     };
-    output_of(copy(to).arg(from.join("build")).arg(from.join(".fingerprint")))?;
-    output_of(copy(&deps).args(files))?;
+    copy(to, &[from.join("build"), from.join(".fingerprint")])?;
+    for some in files.chunks(FILES_AT_A_TIME) {
+        copy(&deps, some)?;
+    }
     Ok(())
 }
 

@@ -134,7 +134,7 @@ impl PeerPort {
         self.address
     }
 
-    /// Closes it and all its connections; behind this, unlike behind a drop, its address is free.
+    /// Closes it and all its connections. When this returns, unlike after a drop, its address is free.
     pub async fn close(mut self) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
