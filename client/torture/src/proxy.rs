@@ -63,6 +63,8 @@ struct Shared {
     lost_chosen: (AtomicUsize, AtomicUsize),
     outages: Mutex<Outages>,
     passage: watch::Sender<Passage>,
+    /// How many requests and replies have come while nothing passed.
+    held: AtomicUsize,
     offset: SequenceOffset,
 }
 
@@ -149,6 +151,7 @@ impl Proxy {
             lost_chosen: Default::default(),
             outages: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
+            held: AtomicUsize::new(0),
             offset,
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -221,6 +224,11 @@ impl Proxy {
     /// loses every packet.
     pub fn silence(&self) {
         self.shared.passage.send_replace(Passage::Silent);
+    }
+
+    /// How many requests and replies it has held so far because nothing passed. Their clients wait.
+    pub fn held(&self) -> usize {
+        self.shared.held.load(Ordering::Relaxed)
     }
 
     /// Passes everything on again.
@@ -300,7 +308,7 @@ impl Way<'_> {
     /// Passes the first frame on, which has no xid.
     async fn greet(&mut self) -> io::Result<()> {
         let first = self.frame().await?;
-        audible(self.shared).await?;
+        audible(self.shared, None).await?;
         self.to.write_all(&first).await
     }
 
@@ -354,14 +362,17 @@ async fn requests(mut way: Way<'_>, connection: &Connection) -> io::Result<()> {
             },
             _ => {}
         }
-        audible(shared).await?;
+        audible(shared, number).await?;
         way.to.write_all(&request).await?;
     }
 }
 
-/// Waits until something may pass.
-async fn audible(shared: &Shared) -> io::Result<()> {
+/// Waits until what has this xid may pass.
+async fn audible(shared: &Shared, xid: Option<i32>) -> io::Result<()> {
     let mut passage = shared.passage.subscribe();
+    if *passage.borrow() == Passage::Silent && xid.is_some_and(|xid| xid > 0) {
+        shared.held.fetch_add(1, Ordering::Relaxed);
+    }
     let open = passage.wait_for(|passage| *passage != Passage::Silent).await;
     open.map(drop).map_err(|_| io::ErrorKind::NotConnected.into())
 }
@@ -383,7 +394,7 @@ async fn replies(mut way: Way<'_>, connection: &Connection) -> io::Result<()> {
         // Events name znodes as the servers do.
         let event = (xid(&reply) == Some(Xid::NOTIFICATION.0)).then(|| body(&reply));
         let reply = connection.numbers.reply(reply)?;
-        audible(shared).await?;
+        audible(shared, xid(&reply)).await?;
         if let Some(event) = event {
             shared.events.fetch_add(1, Ordering::Relaxed);
             shared.traffic().event(event);
