@@ -140,8 +140,8 @@ chaos:
 		kinds=$(KINDS) $(if $(KEEP),keep)
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
-# BUG=due for those that the gate runs now, GROUP=0 to 6, or all. NOTHING=1 runs the same suites
-# without the bugs; they must pass. BUILD=1 only builds them, in target/planted.
+# GROUP=0 to 2, or all. NOTHING=1 runs the same suites without the bugs; they must pass. BUILD=1 only
+# builds them, in target/planted.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
 		$(if $(BUILD),ZOOLET_PLANT_BUILD=1) cargo test --workspace --test planted planted_bugs -- --nocapture

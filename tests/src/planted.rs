@@ -31,9 +31,22 @@ const FILES_AT_A_TIME: usize = 500;
 
 /// The suite that is not a test target, but the program `zoolet-sim`.
 pub const SIMULATOR: &str = "simulator";
-/// The program, and the test target with which cargo builds it.
 const SIMULATOR_PROGRAM: &str = "zoolet-sim";
-const SIMULATOR_TEST: &str = "program";
+/// An example of the suites: with it, cargo builds a program with the features that they turn on.
+const EXAMPLE_OF_SUITES: &str = "due";
+/// Packages whose own tests find no bug, and whose absence changes no feature of a dependency.
+const WITHOUT_SUITES: [&str; 10] = [
+    "zoolet-console",
+    "zoolet-doctest",
+    "zoolet-history",
+    "zoolet-http",
+    "zoolet-jute",
+    "zoolet-migrate",
+    "zoolet-sim",
+    "zoolet-survey",
+    "zoolet-tls",
+    "zoolet-torture",
+];
 /// How many seeds the simulator runs from the first on, if no promise is broken.
 pub const SEEDS_MAX: u64 = 4;
 /// What it is called with, beside what the catalog says.
@@ -191,21 +204,27 @@ pub struct Suites {
 impl Suites {
     /// Builds the suites of these bugs.
     pub fn build(workspace: &Path, bugs: &[Bug]) -> Result<Self, PlantedError> {
-        let mut command = tools::cargo();
-        command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
-        command.args(["--message-format=json", "--lib"]);
-        command.arg("--target-dir").arg(target_dir()?);
-        command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
+        let mut tests = cargo_with_bugs(workspace, "test")?;
+        tests.args(["--no-run", "--lib"]);
+        for package in WITHOUT_SUITES {
+            tests.args(["--exclude", package]);
+        }
         let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
+        names.retain(|name| *name != SIMULATOR && !name.starts_with("zoolet_"));
         // Suites of several processes run the server's program, which comes with the test of its
         // package.
         names.push("zoolet");
         names.sort_unstable();
         names.dedup();
-        for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {
-            command.args(["--test", if *name == SIMULATOR { SIMULATOR_TEST } else { *name }]);
+        for name in names {
+            tests.args(["--test", name]);
         }
-        let text = output_of(&mut command)?;
+        let mut text = output_of(&mut tests)?;
+        if bugs.iter().any(Bug::is_for_the_simulator) {
+            let mut program = cargo_with_bugs(workspace, "build")?;
+            program.args(["--bin", SIMULATOR_PROGRAM, "--example", EXAMPLE_OF_SUITES]);
+            text += &output_of(&mut program)?;
+        }
         let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let by_name = messages.filter_map(|message| suite_of(&message)).collect();
         Ok(Self { by_name })
@@ -279,6 +298,15 @@ impl Suites {
         };
         Ok((status, String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
     }
+}
+
+/// A build of the workspace with the bugs in it, which says where what it has built lies.
+fn cargo_with_bugs(workspace: &Path, verb: &str) -> Result<Command, PlantedError> {
+    let mut command = tools::cargo();
+    command.current_dir(workspace).args([verb, "--workspace", "--quiet"]);
+    command.arg("--message-format=json").arg("--target-dir").arg(target_dir()?);
+    command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
+    Ok(command)
 }
 
 /// Where cargo builds them: not in the place of what has no bugs, so that neither replaces the

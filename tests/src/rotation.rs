@@ -1,5 +1,5 @@
-//! Which groups of planted bugs the gate runs for a landing: those of the days since the landing
-//! before it, taken from the history of the repository.
+//! Which groups of longer tiers the gate runs for a landing: those of the days since the landing before
+//! it, taken from the history of the repository.
 //!
 //! Each day of the calendar has one group, in turn. A landing runs the groups of all days after the
 //! last earlier day with a commit, up to its own day, so that a day without a landing leaves its

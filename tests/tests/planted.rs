@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 use aho_corasick::AhoCorasick;
 use zoolet_tests::planted::{Bug, Found, SEEDS_MAX, SIMULATOR, Suites, catalog, group};
 use zoolet_tests::planted_seeds::{self, FirstSeed};
-use zoolet_tests::rotation::groups_due;
 use zoolet_tests::tools::announce;
 
 /// Fewer are not enough to tell what the suites find.
 const BUGS_MIN: usize = 80;
-/// One for each day of a week.
-const GROUPS: usize = 7;
+/// The gate has a tier for each of them.
+const GROUPS: usize = 3;
 /// The parts of the product that have bugs.
 const AREAS: [&str; 7] =
     ["recipes", "session core", "replica", "watches", "WAL", "raft glue", "replication"];
@@ -132,9 +131,9 @@ fn texts_in<'a>(program: &[u8], texts: &[&'a str]) -> BTreeSet<&'a str> {
     automaton.find_overlapping_iter(program).map(|found| texts[found.pattern()]).collect()
 }
 
-/// `ZOOLET_PLANT` names bugs, `all` of them, those that the `simulator` must find, one group
-/// (`group:3`), or those that are due for the newest commit (`due`). With `ZOOLET_PLANT_NOTHING=1`
-/// their suites run without them and must pass; with `ZOOLET_PLANT_BUILD=1` they are only built.
+/// `ZOOLET_PLANT` names bugs, `all` of them, those that the `simulator` must find, and groups
+/// (`group:2`), with commas between them. With `ZOOLET_PLANT_NOTHING=1` their suites run without them
+/// and must pass; with `ZOOLET_PLANT_BUILD=1` they are only built.
 #[test]
 fn planted_bugs_are_found() {
     let Ok(chosen) = env::var("ZOOLET_PLANT") else { return };
@@ -213,23 +212,21 @@ fn pass_without_them(suites: &Suites, wanted: &[Bug], scratch: &Path) {
 }
 
 fn choose(bugs: &[Bug], chosen: &str) -> Vec<Bug> {
-    match chosen.split_once(':') {
-        Some(("group", number)) => return group(bugs, number.parse().unwrap(), GROUPS),
-        Some(_) => panic!("ZOOLET_PLANT={chosen} is neither a bug nor a group"),
-        None => {}
+    chosen.split(',').flat_map(|words| chosen_by(bugs, words)).collect()
+}
+
+fn chosen_by(bugs: &[Bug], words: &str) -> Vec<Bug> {
+    if let Some(number) = words.strip_prefix("group:") {
+        let number = number.parse().ok().filter(|number| *number < GROUPS);
+        let number = number.unwrap_or_else(|| panic!("{words}: groups are 0 to {}", GROUPS - 1));
+        return group(bugs, number, GROUPS);
     }
-    match chosen {
-        "all" => bugs.to_vec(),
-        SIMULATOR => bugs.iter().filter(|bug| bug.is_for_the_simulator()).cloned().collect(),
-        "due" => {
-            let due = groups_due(&workspace(), GROUPS).unwrap_or_else(|error| panic!("{error}"));
-            announce(&format!("planted: groups {due:?} of {GROUPS} are due"));
-            due.into_iter().flat_map(|number| group(bugs, number, GROUPS)).collect()
-        }
-        names => {
-            let find = |name: &str| bugs.iter().find(|bug| bug.name == name).cloned();
-            let find = |name| find(name).unwrap_or_else(|| panic!("there is no bug {name:?}"));
-            names.split(',').map(find).collect()
-        }
-    }
+    let is_chosen = |bug: &&Bug| match words {
+        "all" => true,
+        SIMULATOR => bug.is_for_the_simulator(),
+        name => bug.name == name,
+    };
+    let found: Vec<Bug> = bugs.iter().filter(is_chosen).cloned().collect();
+    assert!(!found.is_empty(), "there is no bug {words:?}");
+    found
 }
