@@ -146,7 +146,7 @@ enum Arrival {
         call: u64,
     },
     /// The caller's machine has to call again without an answer.
-    Again {
+    CallAgain {
         call: u64,
         from: (MachineId, SocketAddr),
         to: SocketAddr,
@@ -158,6 +158,10 @@ enum Arrival {
     End(PipeId),
     /// The connection is broken, for the reader of this pipe.
     Reset(PipeId),
+    /// The writer's machine has to send again what met a machine without power.
+    SendAgain(PipeId),
+    /// What was sent again.
+    Repeated(PipeId),
 }
 
 impl Network {
@@ -236,8 +240,8 @@ impl Network {
             while let Some(entry) = state.arrivals.first_entry()
                 && entry.key().0 <= now
             {
-                let ((at, _), arrival) = entry.remove_entry();
-                state.arrive(at, arrival);
+                let arrival = entry.remove();
+                state.arrive(arrival);
             }
         });
     }
@@ -338,10 +342,10 @@ impl State {
         self.arrivals.insert((at, number), arrival);
     }
 
-    fn arrive(&mut self, at: SimTime, arrival: Arrival) {
+    fn arrive(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Call { call, from, to, times } => self.called(call, from, to, times),
-            Arrival::Again { call, from, to, times } => {
+            Arrival::CallAgain { call, from, to, times } => {
                 if self.calls.get(&call).is_some_and(|call| call.outcome.is_none()) {
                     self.call(call, from, to, times);
                 }
@@ -351,8 +355,9 @@ impl State {
                 let refused = std::io::ErrorKind::ConnectionRefused.into();
                 self.finish_call(call, Err(refused));
             }
-            Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) => {
-                self.arrive_at_pipe(at, arrival);
+            Arrival::SendAgain(pipe) => self.send_again(pipe),
+            Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) | Arrival::Repeated(_) => {
+                self.arrive_at_pipe(arrival);
             }
         }
     }
@@ -365,7 +370,7 @@ impl State {
         if times > CALLS_MAX {
             return self.finish_call(call, Err(std::io::ErrorKind::TimedOut.into()));
         }
-        let again = Arrival::Again { call, from, to, times: times + 1 };
+        let again = Arrival::CallAgain { call, from, to, times: times + 1 };
         let (at, number) = (self.now + CALL_AGAIN * times, self.number());
         self.arrivals.insert((at, number), again);
         self.send(from.0, callee, Arrival::Call { call, from, to, times });

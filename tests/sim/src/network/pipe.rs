@@ -47,10 +47,10 @@ pub(super) struct Pipe {
     writing: Option<Waker>,
     /// When the last thing arrives that is under way: what follows does not overtake it.
     pub(super) last_arrival: SimTime,
-    /// When what has met a machine without power is sent again.
-    again_at: SimTime,
-    /// How often that was done.
+    /// How often something was sent again because it met a machine without power.
     times_again: u32,
+    /// It will be once more.
+    is_sent_again: bool,
 }
 
 impl Pipe {
@@ -69,8 +69,8 @@ impl Pipe {
             reading: None,
             writing: None,
             last_arrival: SimTime::default(),
-            again_at: SimTime::default(),
             times_again: 0,
+            is_sent_again: false,
         }
     }
 
@@ -84,38 +84,45 @@ impl Arrival {
     /// The pipe of whose order this is a part.
     pub(super) fn pipe(&self) -> Option<PipeId> {
         match self {
-            Self::Bytes(pipe, _) | Self::End(pipe) | Self::Reset(pipe) => Some(*pipe),
-            Self::Call { .. } | Self::Answer { .. } | Self::Refusal { .. } | Self::Again { .. } => {
-                None
+            Self::Bytes(pipe, _) | Self::End(pipe) | Self::Reset(pipe) | Self::Repeated(pipe) => {
+                Some(*pipe)
             }
+            Self::Call { .. }
+            | Self::Answer { .. }
+            | Self::Refusal { .. }
+            | Self::CallAgain { .. }
+            | Self::SendAgain(_) => None,
         }
     }
 }
 
 impl State {
     /// Something arrives at the reader of a pipe.
-    pub(super) fn arrive_at_pipe(&mut self, at: SimTime, arrival: Arrival) {
+    pub(super) fn arrive_at_pipe(&mut self, arrival: Arrival) {
         let Some(id) = arrival.pipe() else { return };
         let Some(pipe) = self.pipes.get(&id) else { return };
         let ((machine, life), writer, other) = (pipe.reader, pipe.writer.0, pipe.other);
-        let (again_at, is_open) = (pipe.again_at, !pipe.reader_gone);
-        if !self.is_up(machine) || again_at > at {
-            return self.send_again(id, at, arrival);
+        let (is_lost, is_open) = (pipe.times_again > 0, !pipe.reader_gone);
+        let is_reset = matches!(arrival, Arrival::Reset(_));
+        if !self.is_up(machine) {
+            // A reset is sent once.
+            return if is_reset { self.forget(id) } else { self.send_again_later(id) };
         }
-        let link = self.link(writer, machine);
-        if again_at == at && link.is_cut {
-            return link.held.push(arrival);
+        if is_lost && !is_reset && !matches!(arrival, Arrival::Repeated(_)) {
+            // It waits until what is sent again has an answer, which is a reset.
+            return;
         }
         if self.lives(machine) != life || !is_open {
             // The system of a machine that knows nothing of the connection says so.
-            if matches!(arrival, Arrival::Bytes(..)) {
-                self.send(machine, writer, Arrival::Reset(other));
-            } else {
+            let is_known = self.lives(machine) == life;
+            let is_end = matches!(arrival, Arrival::End(_));
+            if is_reset || is_end && is_known {
                 self.forget(id);
+            } else {
+                self.send(machine, writer, Arrival::Reset(other));
             }
             return;
         }
-        let is_reset = matches!(arrival, Arrival::Reset(_));
         let mut wakers = Vec::new();
         if let Some(pipe) = self.pipes.get_mut(&id) {
             match arrival {
@@ -128,7 +135,9 @@ impl State {
                 Arrival::Call { .. }
                 | Arrival::Answer { .. }
                 | Arrival::Refusal { .. }
-                | Arrival::Again { .. } => {}
+                | Arrival::CallAgain { .. }
+                | Arrival::SendAgain(_)
+                | Arrival::Repeated(_) => {}
             }
             wakers.extend(pipe.reading.take());
         }
@@ -138,24 +147,29 @@ impl State {
         self.wakers.extend(wakers);
     }
 
-    /// What has met a machine without power arrives later, after a wait that doubles each time, and
-    /// what was sent behind it then too. A reset is sent once.
-    fn send_again(&mut self, id: PipeId, at: SimTime, arrival: Arrival) {
-        let Some(pipe) = self.pipes.get(&id) else { return };
-        let (machine, life) = pipe.writer;
-        if matches!(arrival, Arrival::Reset(_)) || self.lives(machine) != life {
+    /// Something has met a machine without power. Its system will know nothing of the connection, so
+    /// what was sent matters no more, but only that it is sent again, after a wait that doubles each time.
+    fn send_again_later(&mut self, id: PipeId) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        if pipe.is_sent_again {
             return;
         }
-        let Some(pipe) = self.pipes.get_mut(&id) else { return };
-        if pipe.again_at <= at {
-            let doubled = pipe.times_again.min(DOUBLED_MAX);
-            pipe.again_at = at + Duration::from_millis(SEND_AGAIN_MS << doubled);
-            pipe.times_again += 1;
-        }
-        let at = pipe.again_at;
-        pipe.last_arrival = pipe.last_arrival.max(at);
+        let doubled = pipe.times_again.min(DOUBLED_MAX);
+        pipe.is_sent_again = true;
+        pipe.times_again += 1;
+        let at = self.now + Duration::from_millis(SEND_AGAIN_MS << doubled);
         let number = self.number();
-        self.arrivals.insert((at, number), arrival);
+        self.arrivals.insert((at, number), Arrival::SendAgain(id));
+    }
+
+    /// The system of the writer sends again, if it has not lost its power itself.
+    pub(super) fn send_again(&mut self, id: PipeId) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        pipe.is_sent_again = false;
+        let ((machine, life), reader) = (pipe.writer, pipe.reader.0);
+        if self.lives(machine) == life {
+            self.send(machine, reader, Arrival::Repeated(id));
+        }
     }
 
     /// Nothing can be written any more.

@@ -183,33 +183,45 @@ fn a_call_is_refused_or_is_repeated_until_it_is_given_up() {
     assert_eq!(bench.result(unanswered), std::io::ErrorKind::TimedOut);
 }
 
-#[test]
-fn a_machine_that_lost_its_power_says_so_when_it_is_asked() {
-    let mut bench = Bench::new();
-    let (mut caller, callee) = bench.connected();
+/// One end of a connection whose other end has lost its power.
+fn without_power(bench: &mut Bench) -> Box<dyn Stream> {
+    let (caller, callee) = bench.connected();
     bench.network.power_off(TWO);
     drop(callee);
-    let (go_on, waits) = tokio::sync::oneshot::channel();
-    let using = bench.spawn(async move {
-        waits.await.unwrap();
-        caller.write_all(b"answered").await.unwrap();
-        caller.read_u8().await.unwrap_err().kind()
-    });
-    bench.go(1000);
-    bench.network.power_on(TWO);
-    bench.go(1000);
-    assert!(!using.is_finished(), "it knows nothing of it");
-    go_on.send(()).unwrap();
-    bench.go(5);
-    assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
+    caller
+}
+
+#[test]
+fn a_machine_that_lost_its_power_says_so_when_it_is_asked() {
+    for writes in [true, false] {
+        let mut bench = Bench::new();
+        let mut caller = without_power(&mut bench);
+        let (go_on, waits) = tokio::sync::oneshot::channel();
+        let using = bench.spawn(async move {
+            waits.await.unwrap();
+            if writes {
+                caller.write_all(b"answered").await.unwrap();
+            } else {
+                caller.shutdown().await.unwrap();
+            }
+            caller.read_u8().await.unwrap_err().kind()
+        });
+        bench.go(1000);
+        bench.network.power_on(TWO);
+        bench.go(1000);
+        assert!(!using.is_finished(), "it knows nothing of it");
+        go_on.send(()).unwrap();
+        bench.go(5);
+        assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset, "writes: {writes}");
+        bench.go(5);
+        assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+    }
 }
 
 #[test]
 fn what_is_sent_to_a_machine_without_power_is_sent_again() {
     let mut bench = Bench::new();
-    let (mut caller, callee) = bench.connected();
-    bench.network.power_off(TWO);
-    drop(callee);
+    let mut caller = without_power(&mut bench);
     let using = bench.spawn(async move {
         caller.write_all(b"early").await.unwrap();
         // It waits behind what is sent again.
@@ -217,21 +229,19 @@ fn what_is_sent_to_a_machine_without_power_is_sent_again() {
         caller.write_all(b"later").await.unwrap();
         caller.read_u8().await.unwrap_err().kind()
     });
-    // Sent again after 200, 600 and 1400 ms.
+    // Sent again after 200, 600 and 1400 ms, and the time on the way.
     bench.go(1000);
     bench.network.power_on(TWO);
     bench.go(390);
     assert!(!using.is_finished());
-    bench.go(15);
+    bench.go(30);
     assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
 }
 
 #[test]
-fn what_is_sent_again_does_not_cross_a_cut() {
+fn what_is_sent_again_takes_the_way_of_everything() {
     let mut bench = Bench::new();
-    let (mut caller, callee) = bench.connected();
-    bench.network.power_off(TWO);
-    drop(callee);
+    let mut caller = without_power(&mut bench);
     let using = bench.spawn(async move {
         caller.write_all(b"early").await.unwrap();
         caller.read_u8().await.unwrap_err().kind()
@@ -241,8 +251,15 @@ fn what_is_sent_again_does_not_cross_a_cut() {
     bench.network.cut(ONE, TWO);
     bench.go(1000);
     assert!(!using.is_finished());
+    bench.network.set_conditions(
+        ONE,
+        TWO,
+        Conditions { latency_us: (300_000, 300_000), ..Conditions::GOOD },
+    );
     bench.network.mend(ONE, TWO);
-    bench.go(5);
+    bench.go(290);
+    assert!(!using.is_finished());
+    bench.go(15);
     assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
     bench.go(5);
     assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
