@@ -158,7 +158,7 @@ fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let plan = ReconfigPlan {
         lines: (1..=servers).map(ServerId).map(line).collect(),
         digest: Some(SUPER_CREDENTIALS.to_owned()),
-        servers_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
+        voters_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     };
     load.with_reconfig(plan).with_recipes(seed)

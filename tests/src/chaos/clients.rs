@@ -27,7 +27,7 @@ pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>, has_wipes: bool) -
         return load;
     }
     load.with_reconfig(ReconfigPlan {
-        servers_min: if has_wipes { lines.len() } else { lines.len() / 2 + 1 },
+        voters_min: if has_wipes { lines.len() } else { lines.len() / 2 + 1 },
         lines,
         digest: Some(SUPER_CREDENTIALS.to_owned()),
         pause: Duration::from_millis(chance.between(2000, 10_000)),

@@ -1,14 +1,16 @@
-//! A client that takes servers out of the ensemble and puts them back, one at a time.
+//! A client that changes the ensemble: it takes servers out and puts them back, makes observers of
+//! voters and voters of observers, one at a time or by a whole list.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use zoolet_jute::{AuthPacket, ReconfigRequest, Reply, Request};
 use zoolet_replica::ServerId;
 
+use super::chance::Chance;
 use super::session::Outcome;
-use super::worker::{Worker, read};
+use super::worker::{Worker, read, sync};
 
 /// Where servers keep the ensemble's configuration.
 const CONFIG: &str = "/zookeeper/config";
@@ -28,8 +30,8 @@ pub struct ReconfigPlan {
     /// The credentials of an identity that may reconfigure, `user:password` of the digest scheme;
     /// `None` if every client may.
     pub digest: Option<String>,
-    /// How many servers stay at least.
-    pub servers_min: usize,
+    /// How many voters stay at least.
+    pub voters_min: usize,
     /// The longest wait between two changes; each waits for a tenth of it at least.
     pub pause: Duration,
 }
@@ -45,19 +47,7 @@ pub(super) async fn reconfigure(worker: &mut Worker, plan: &ReconfigPlan) {
             break;
         }
         let Some(members) = members(worker).await else { continue };
-        let absent: Vec<&(ServerId, String)> =
-            plan.lines.iter().filter(|(server, _)| !members.contains(server)).collect();
-        let members: Vec<ServerId> = members.into_iter().collect();
-        let may_remove = members.len() > plan.servers_min;
-        let joins = !may_remove || worker.chance.one_in(2);
-        let request = match worker.chance.pick(&absent) {
-            Some((_, line)) if joins => Some(change(Some(line.clone()), None)),
-            _ if may_remove => {
-                worker.chance.pick(&members).map(|server| change(None, Some(server.0.to_string())))
-            }
-            _ => None,
-        };
-        if let Some(request) = request
+        if let Some(request) = draw(&mut worker.chance, plan, &members)
             && matches!(worker.call(request).await, Outcome::Refused(_))
         {
             // The session may have begun anew, or another process resumed it.
@@ -65,8 +55,9 @@ pub(super) async fn reconfigure(worker: &mut Worker, plan: &ReconfigPlan) {
         }
         worker.drop_events();
     }
-    let all: Vec<&str> = plan.lines.iter().map(|(_, line)| line.as_str()).collect();
-    worker.call(change(Some(all.join(",")), None)).await;
+    let all: Vec<String> =
+        plan.lines.iter().map(|(_, line)| with_role(line, Role::Voter)).collect();
+    worker.call(reconfig(Change::Joins(all), -1)).await;
 }
 
 async fn authenticate(worker: &Worker, plan: &ReconfigPlan) {
@@ -79,39 +70,189 @@ async fn authenticate(worker: &Worker, plan: &ReconfigPlan) {
     worker.call(Request::Auth(packet)).await;
 }
 
-/// The members by the configuration that a server has now.
-async fn members(worker: &Worker) -> Option<BTreeSet<ServerId>> {
+/// What a server is in the ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Voter,
+    Observer,
+}
+
+/// An ensemble as its configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Members {
+    roles: BTreeMap<ServerId, Role>,
+    version: i64,
+}
+
+impl Members {
+    fn voters(&self) -> usize {
+        self.roles.values().filter(|role| **role == Role::Voter).count()
+    }
+}
+
+/// The members by the newest configuration.
+async fn members(worker: &Worker) -> Option<Members> {
+    worker.call(sync(CONFIG)).await;
     match worker.call(Request::GetData(read(CONFIG, false))).await {
-        Outcome::Done(_, Reply::Data(Some(data), _)) => Some(parse_members(&data)),
+        Outcome::Done(_, Reply::Data(Some(data), _)) => parse_members(&data),
         Outcome::Done(..) | Outcome::Refused(_) | Outcome::Unknown => None,
     }
 }
 
-fn parse_members(config: &[u8]) -> BTreeSet<ServerId> {
+fn parse_members(config: &[u8]) -> Option<Members> {
     let text = String::from_utf8_lossy(config);
-    let server = |line: &str| -> Option<ServerId> {
-        let (number, _) = line.strip_prefix("server.")?.split_once('=')?;
-        number.parse().ok().map(ServerId)
+    let server = |line: &str| {
+        let (number, address) = line.strip_prefix("server.")?.split_once('=')?;
+        let is_observer = address.contains(":observer");
+        let role = if is_observer { Role::Observer } else { Role::Voter };
+        Some((ServerId(number.parse().ok()?), role))
     };
-    text.lines().filter_map(server).collect()
+    let version = text.lines().find_map(|line| line.strip_prefix("version="))?;
+    let version = i64::from_str_radix(version, 16).ok()?;
+    Some(Members { roles: text.lines().filter_map(server).collect(), version })
 }
 
-fn change(joining_servers: Option<String>, leaving_servers: Option<String>) -> Request {
-    Request::Reconfig(ReconfigRequest {
-        joining_servers,
-        leaving_servers,
-        new_members: None,
-        config_id: -1,
-    })
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// These lines join, or have other roles.
+    Joins(Vec<String>),
+    Leaves(ServerId),
+    /// These lines are the ensemble.
+    Whole(Vec<String>),
+}
+
+/// A change of one server, or a whole list with changes of up to three.
+fn draw(chance: &mut Chance, plan: &ReconfigPlan, members: &Members) -> Option<Request> {
+    let config_id = match chance.between(0..=9) {
+        // Of a configuration that is not the newest: it is refused.
+        0 => members.version - 1,
+        1..=4 => -1,
+        _ => members.version,
+    };
+    if !chance.one_in(4) {
+        let mut next = members.clone();
+        let server = change_one(chance, plan, &mut next)?;
+        let change = match next.roles.get(&server) {
+            Some(role) => Change::Joins(vec![with_role(line_of(plan, server)?, *role)]),
+            None => Change::Leaves(server),
+        };
+        return Some(reconfig(change, config_id));
+    }
+    let mut next = members.clone();
+    for _ in 0..chance.between(1..=3) {
+        change_one(chance, plan, &mut next);
+    }
+    let line = |(server, role): (&ServerId, &Role)| Some(with_role(line_of(plan, *server)?, *role));
+    let lines: Option<Vec<String>> = next.roles.iter().map(line).collect();
+    Some(reconfig(Change::Whole(lines?), config_id))
+}
+
+fn line_of(plan: &ReconfigPlan, server: ServerId) -> Option<&str> {
+    plan.lines.iter().find(|(id, _)| *id == server).map(|(_, line)| line.as_str())
+}
+
+/// Changes what one server is, and returns it; `None` if enough voters would not stay.
+fn change_one(chance: &mut Chance, plan: &ReconfigPlan, next: &mut Members) -> Option<ServerId> {
+    let server = chance.pick(&plan.lines)?.0;
+    let is_second = chance.one_in(3);
+    let role = match next.roles.get(&server) {
+        None => Some(if is_second { Role::Observer } else { Role::Voter }),
+        Some(Role::Observer) => (!is_second).then_some(Role::Voter),
+        Some(Role::Voter) if next.voters() <= plan.voters_min => return None,
+        Some(Role::Voter) => is_second.then_some(Role::Observer),
+    };
+    match role {
+        Some(role) => next.roles.insert(server, role),
+        None => next.roles.remove(&server),
+    };
+    Some(server)
+}
+
+/// The line of a server with this role.
+fn with_role(line: &str, role: Role) -> String {
+    let (peers, clients) = line.split_once(';').unwrap_or((line, ""));
+    let peers = peers.trim_end_matches(":participant").trim_end_matches(":observer");
+    let role = if role == Role::Observer { "observer" } else { "participant" };
+    format!("{peers}:{role};{clients}")
+}
+
+fn reconfig(change: Change, config_id: i64) -> Request {
+    let (mut joining_servers, mut leaving_servers, mut new_members) = (None, None, None);
+    match change {
+        Change::Joins(lines) => joining_servers = Some(lines.join(",")),
+        Change::Leaves(server) => leaving_servers = Some(server.0.to_string()),
+        Change::Whole(lines) => new_members = Some(lines.join(",")),
+    }
+    Request::Reconfig(ReconfigRequest { joining_servers, leaving_servers, new_members, config_id })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CONFIG: &[u8] = b"server.1=a:1:2:participant;3\nserver.3=b:1:2:observer;3\nversion=1f";
+
+    fn plan() -> ReconfigPlan {
+        let line = |id| (ServerId(id), format!("server.{id}=h{id}:1:2;3"));
+        let pause = Duration::from_secs(1);
+        ReconfigPlan { lines: (1..=5).map(line).collect(), digest: None, voters_min: 3, pause }
+    }
+
     #[test]
     fn members_are_read_from_the_configuration() {
-        let config = b"server.1=a:1:2:participant;3\nserver.12=b:1:2:observer;3\nversion=0";
-        assert_eq!(parse_members(config), [ServerId(1), ServerId(12)].into());
+        let roles = [(ServerId(1), Role::Voter), (ServerId(3), Role::Observer)].into();
+        assert_eq!(parse_members(CONFIG), Some(Members { roles, version: 0x1f }));
+        assert_eq!(parse_members(b"server.1=a:1:2:participant;3"), None, "it has no version");
+    }
+
+    #[test]
+    fn a_line_gets_its_role() {
+        for line in ["server.1=h:1:2;3", "server.1=h:1:2:observer;3"] {
+            assert_eq!(with_role(line, Role::Voter), "server.1=h:1:2:participant;3");
+        }
+        let line = with_role("server.1=h:1:2:participant;3", Role::Observer);
+        assert_eq!(line, "server.1=h:1:2:observer;3");
+    }
+
+    /// What an ensemble is behind a request.
+    fn behind(members: &Members, request: &ReconfigRequest) -> Members {
+        let mut next = members.clone();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default().replace(',', "\n");
+        let read = |lines: String| parse_members(format!("{lines}\nversion=1").as_bytes()).unwrap();
+        if request.new_members.is_some() {
+            next.roles = read(text(&request.new_members)).roles;
+        }
+        next.roles.extend(read(text(&request.joining_servers)).roles);
+        if let Some(server) = &request.leaving_servers {
+            next.roles.remove(&ServerId(server.parse().unwrap()));
+        }
+        next
+    }
+
+    #[test]
+    fn enough_voters_stay_and_every_kind_of_change_comes() {
+        let plan = plan();
+        let mut chance = Chance::new(1, 1);
+        let roles = (1..=5).map(|id| (ServerId(id), Role::Voter)).collect();
+        let mut members = Members { roles, version: 7 };
+        let mut seen = [0; 6];
+        for _ in 0..1000 {
+            let Some(Request::Reconfig(request)) = draw(&mut chance, &plan, &members) else {
+                continue;
+            };
+            let next = behind(&members, &request);
+            assert!(next.voters() >= 3, "{members:?} {request:?}");
+            let observers = |members: &Members| members.roles.len() - members.voters();
+            let several = usize::from(next.voters().abs_diff(members.voters()) > 1);
+            seen[0] += usize::from(request.joining_servers.is_some());
+            seen[1] += usize::from(request.leaving_servers.is_some());
+            seen[2] += usize::from(request.new_members.is_some());
+            seen[3] += usize::from(request.config_id == 6);
+            seen[4] += several;
+            seen[5] += usize::from(observers(&next) > observers(&members));
+            members = next;
+        }
+        assert!(seen.iter().all(|times| *times > 5), "{seen:?}");
     }
 }

@@ -232,7 +232,7 @@ async fn servers_leave_and_join_under_load() {
     let plan = ReconfigPlan {
         lines,
         digest: Some(SUPER_CREDENTIALS.to_owned()),
-        servers_min: 2,
+        voters_min: 2,
         pause: Duration::from_millis(300),
     };
     let load = brisk(vec![Role::Bank, Role::Register]).with_reconfig(plan);
