@@ -11,7 +11,7 @@ use clap::Parser;
 use zoolet_sim::faults::Kind;
 use zoolet_sim::report::Report;
 use zoolet_sim::run::{self, Options};
-use zoolet_sim::swarm::{Child, Night, minimize, night};
+use zoolet_sim::swarm::{Child, Night, limit_processor_time, minimize, night};
 use zoolet_sim::{checks, situations, trace};
 
 /// The variable from which the process takes its chance.
@@ -128,6 +128,9 @@ fn one(arguments: &Arguments, seed: u64) -> io::Result<bool> {
             .env(SEED, seed.to_string())
             .status()?;
         return Ok(status.success());
+    }
+    if arguments.report {
+        limit_processor_time()?;
     }
     trace::show(arguments.trace);
     // The trace takes what servers and clients log.

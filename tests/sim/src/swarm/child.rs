@@ -1,15 +1,20 @@
 //! One run in a process of its own.
 
 use std::io::{self, Read};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::report::Report;
 use crate::run::Options;
 
-/// How long a run may take on the machine's clock.
-const RUN_MAX: Duration = Duration::from_mins(10);
+/// How much of a processor's time a run may take, however much else the machine does.
+const PROCESSOR_MAX: Duration = Duration::from_mins(10);
+/// How long it may take on the machine's clock. One that stands still takes no processor's time.
+const RUN_MAX: Duration = Duration::from_hours(1);
 /// The pause between two looks at whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -100,11 +105,25 @@ impl Child {
         if let Ok(report) = serde_json::from_str(line) {
             return Ok(Ended::Reported(Box::new(report)));
         }
-        let limit_s = RUN_MAX.as_secs();
-        let why = ended
-            .map_or_else(|| format!("it was ended after {limit_s} s"), |status| status.to_string());
-        Ok(Ended::Died(format!("{why}: {}", tail(&complaint))))
+        Ok(Ended::Died(format!("{}: {}", why(ended), tail(&complaint))))
     }
+}
+
+/// Why a run has no report; `None` as status: it was ended.
+fn why(status: Option<ExitStatus>) -> String {
+    match status {
+        None => format!("it was ended after {} s", RUN_MAX.as_secs()),
+        Some(status) if status.signal() == Some(Signal::XCPU.as_raw()) => {
+            format!("it was ended after {} s of a processor's time", PROCESSOR_MAX.as_secs())
+        }
+        Some(status) => status.to_string(),
+    }
+}
+
+/// Ends this process once it has taken too much of a processor's time.
+pub fn limit_processor_time() -> io::Result<()> {
+    let limit = Rlimit { current: Some(PROCESSOR_MAX.as_secs()), maximum: None };
+    Ok(setrlimit(Resource::Cpu, limit)?)
 }
 
 #[allow(clippy::disallowed_methods, reason = "a thread of its own waits for a process")]
@@ -126,4 +145,18 @@ fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(12);
     lines.get(from..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_took_too_much_of_a_processor_says_so() {
+        let limited = ["-c", "ulimit -c 0; ulimit -S -t 1; while :; do :; done"];
+        let status = Command::new("sh").args(limited).status().unwrap();
+        assert_eq!(why(Some(status)), "it was ended after 600 s of a processor's time");
+        let failed = Command::new("false").status().unwrap();
+        assert_eq!(why(Some(failed)), "exit status: 1");
+    }
 }

@@ -6,6 +6,6 @@ mod ledger;
 mod minimize;
 mod night;
 
-pub use self::child::{Child, Ended, arguments};
+pub use self::child::{Child, Ended, arguments, limit_processor_time};
 pub use self::minimize::{Size, minimize};
 pub use self::night::{Night, night};
