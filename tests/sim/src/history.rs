@@ -241,6 +241,17 @@ pub struct Digest {
     pub digest: u64,
 }
 
+/// A server has taken the state of a snapshot over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// When.
+    pub at: SimTime,
+    /// The last transaction of that state.
+    pub zxid: Zxid,
+    /// How many entries the server had applied before.
+    pub behind: usize,
+}
+
 /// What one server has applied, over all its lives. After a restart it applies again what its snapshot
 /// lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -249,6 +260,8 @@ pub struct ServerLog {
     pub applied: Vec<Applied>,
     /// The states in between.
     pub digests: Vec<Digest>,
+    /// The snapshots of others that it has taken over.
+    pub restored: Vec<Restored>,
 }
 
 /// How much of something a server has, and how much it may have.
@@ -427,6 +440,14 @@ impl Recorder {
         let at = recording.now;
         let log = recording.history.servers.entry(server).or_default();
         log.digests.push(Digest { at, index, zxid, digest });
+    }
+
+    /// Notes that a server has taken the state of a snapshot over.
+    pub fn restored(&self, server: ServerId, zxid: Zxid) {
+        let mut recording = self.recording();
+        let at = recording.now;
+        let log = recording.history.servers.entry(server).or_default();
+        log.restored.push(Restored { at, zxid, behind: log.applied.len() });
     }
 
     /// Notes that a client's machine stands still.

@@ -1,18 +1,18 @@
 //! What a server's witness has seen, in a file of each life of the server.
 //!
-//! A record is its length, the time, the place in the log and what follows; a kill may tear the last
-//! one. All numbers are big-endian.
+//! A record is its length, its kind, the time and what follows; a kill may tear the last one. All
+//! numbers are big-endian.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, Weak};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 use tracing::error;
 use zoolet_jute::Zxid;
 use zoolet_server::internals::Witness;
-use zoolet_sim::history::{Applied, Digest, ServerLog};
+use zoolet_sim::history::{Applied, Digest, Restored, ServerLog};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::clock;
@@ -20,10 +20,13 @@ use super::clock;
 /// The kinds of records.
 const APPLIED: u8 = 1;
 const REACHED: u8 = 2;
+const RESTORED: u8 = 3;
 /// The bytes of a record of the second kind: kind, time, index, zxid, digest.
 const REACHED_BYTES: usize = 33;
 /// The bytes in front of a record's batch: kind, time, index, term.
 const APPLIED_BYTES: usize = 25;
+/// The bytes of a record of the third kind: kind, time, zxid.
+const RESTORED_BYTES: usize = 17;
 
 /// Writes down what a server applies.
 #[derive(Debug)]
@@ -69,7 +72,13 @@ impl Witness for FileWitness {
         self.write(&body);
     }
 
-    fn restored(&self, _: Zxid, _: u64) {}
+    fn restored(&self, zxid: Zxid, _: u64) {
+        let mut body = BytesMut::with_capacity(RESTORED_BYTES);
+        body.put_u8(RESTORED);
+        body.put_u64(clock::machine_us());
+        body.put_i64(zxid.0);
+        self.write(&body);
+    }
 }
 
 /// Where the witness of a life writes, from 1.
@@ -94,24 +103,29 @@ pub(super) fn read(home: &Path, lives: u32) -> io::Result<ServerLog> {
 fn take(mut bytes: Bytes, log: &mut ServerLog) {
     while let Ok(length) = bytes.try_get_u32() {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > bytes.len() {
+        if length > bytes.len() || take_record(bytes.split_to(length), log).is_err() {
             return;
-        }
-        let mut body = bytes.split_to(length);
-        let (Ok(kind), Ok(at), Ok(index)) =
-            (body.try_get_u8(), body.try_get_u64(), body.try_get_u64())
-        else {
-            return;
-        };
-        let at = clock::of_machine(at);
-        if kind == APPLIED {
-            let Ok(term) = body.try_get_u64() else { return };
-            log.applied.push(Applied { at, index, term, batch: body });
-        } else {
-            let (Ok(zxid), Ok(digest)) = (body.try_get_i64(), body.try_get_u64()) else { return };
-            log.digests.push(Digest { at, index, zxid: Zxid(zxid), digest });
         }
     }
+}
+
+fn take_record(mut body: Bytes, log: &mut ServerLog) -> Result<(), TryGetError> {
+    let kind = body.try_get_u8()?;
+    let at = clock::of_machine(body.try_get_u64()?);
+    if kind == RESTORED {
+        let (zxid, behind) = (Zxid(body.try_get_i64()?), log.applied.len());
+        log.restored.push(Restored { at, zxid, behind });
+        return Ok(());
+    }
+    let index = body.try_get_u64()?;
+    if kind == APPLIED {
+        let term = body.try_get_u64()?;
+        log.applied.push(Applied { at, index, term, batch: body });
+    } else {
+        let (zxid, digest) = (Zxid(body.try_get_i64()?), body.try_get_u64()?);
+        log.digests.push(Digest { at, index, zxid, digest });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -127,6 +141,7 @@ mod tests {
         for life in [1, 3] {
             let witness = FileWitness::create(&path(directory.path(), life)).unwrap();
             witness.applied(position(7), &Bytes::from_static(b"batch"));
+            witness.restored(Zxid(8), 10);
             witness.reached(position(7), Zxid(9), 11);
         }
         let torn = path(directory.path(), 3);
@@ -138,5 +153,7 @@ mod tests {
         assert_eq!((*index, *term, batch.as_ref()), (7, 3, b"batch".as_slice()));
         let Digest { index, zxid, digest, .. } = log.digests[0];
         assert_eq!((index, zxid, digest), (7, Zxid(9), 11));
+        let restored: Vec<_> = log.restored.iter().map(|one| (one.zxid, one.behind)).collect();
+        assert_eq!(restored, [(Zxid(8), 1), (Zxid(8), 2)]);
     }
 }

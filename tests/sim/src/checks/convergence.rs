@@ -38,14 +38,18 @@ fn servers(run: &Run<'_>, found: &mut Vec<Violation>) {
     // What came in the last moments may still be on its way.
     let settled = |at| at + run.options.converges_within <= run.history.ended_at;
     let wanted = run.model.transactions.iter().filter(|one| settled(one.first_at));
-    let Some(wanted) = wanted.map(|one| one.index).max() else { return };
+    let Some((wanted, zxid)) = wanted.map(|one| (one.index, one.zxid)).max() else { return };
     for server in members {
         let log = run.history.servers.get(server);
         let applied = log.and_then(|log| log.applied.last()).map(|one| one.index);
         let reached = log.and_then(|log| log.digests.last()).map(|one| one.index);
+        // Behind a snapshot nothing may have come.
+        let restored = log.and_then(|log| {
+            log.restored.last().filter(|one| one.behind == log.applied.len()).map(|one| one.zxid)
+        });
         // The last life counts: what an earlier one had applied may be gone with its disk.
         let last = applied.max(reached).unwrap_or(0);
-        if last < wanted {
+        if last < wanted && restored < Some(zxid) {
             let what = format!(
                 "server {server} has applied the log up to {last} at the end of the run, where others \
                  had applied index {wanted} {} ms before",

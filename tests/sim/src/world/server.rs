@@ -341,6 +341,7 @@ impl Witness for ServerWitness {
     }
 
     fn restored(&self, zxid: Zxid, _: u64) {
+        self.recorder.restored(self.server, zxid);
         let zxid = zxid.0;
         trace::line(format_args!("a snapshot of another server is installed: zxid {zxid:#x}"));
     }

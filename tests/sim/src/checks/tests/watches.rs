@@ -8,7 +8,7 @@ use zoolet_jute::{
 
 use super::clients::auth_packet;
 use super::{Client, Story, accepted, delete, get_data, look, refused, set_data, without};
-use crate::history::{History, What};
+use crate::history::{History, Restored, What};
 use crate::model::access::identities;
 
 use EventType::{NodeChildrenChanged, NodeCreated, NodeDataChanged, NodeDeleted};
@@ -351,6 +351,33 @@ fn a_snapshot_fires_what_it_skips_and_ends_lasting_watches() {
     let (mut story, watcher) = jumped(true);
     story.ping(watcher);
     refused(&story.end(), "P3 watches");
+}
+
+/// Seed 67000029: a second snapshot is taken over right behind the first one, and a client is served in
+/// between. Nothing is applied behind it.
+#[test]
+fn a_snapshot_behind_a_snapshot_fires_what_it_skips_itself() {
+    let taken_over = |knows_first: bool| {
+        let (mut story, watcher, writer) = story();
+        story.read(watcher, watch_data("/a"));
+        for (path, data, is_known) in [("/unseen", "b", knows_first), ("/later", "c", true)] {
+            story.create(writer, path, 0);
+            let zxid = story.write(writer, set_data("/a", data)).1.zxid;
+            skip_two(&mut story, watcher);
+            let log = story.history.servers.get_mut(&watcher.server).unwrap();
+            if is_known {
+                let (at, behind) = (story.now, log.applied.len());
+                log.restored.push(Restored { at, zxid, behind });
+            }
+            story.event(watcher, Zxid::NONE, NodeDataChanged, "/a");
+            story.read(watcher, watch_data("/a"));
+        }
+        story.end()
+    };
+    let good = taken_over(true);
+    accepted(&good);
+    refused(&without(&good, |what| matches!(what, What::Notified { .. })), "P3 watches");
+    refused(&taken_over(false), "P3 watches");
 }
 
 /// Seed 60000043: the server has applied more than it had shown to the connection, takes over a snapshot,

@@ -39,12 +39,12 @@ pub(super) enum Step<'a> {
     End,
 }
 
-/// A jump of a server's state, by zxids: from the last one that it had applied to that of a snapshot.
+/// A jump of a server's state, by zxids: from the last one that it had to that of a snapshot.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     from: Zxid,
     to: Zxid,
-    /// When the server had applied the entry before it.
+    /// When it was, or a moment before it.
     at: SimTime,
     life: u64,
 }
@@ -61,13 +61,23 @@ impl Lives {
     fn of(run: &Run<'_>, log: &ServerLog) -> Self {
         let mut lives = Self::default();
         let (mut life, mut before): (u64, Option<&Applied>) = (0, None);
-        for applied in &log.applied {
-            if let Some(before) = before {
+        let mut restored = log.restored.iter().peekable();
+        let entries = log.applied.iter().map(Some).chain([None]);
+        for (place, applied) in entries.enumerate() {
+            let mut from = before.map(|before| run.model.zxid_at(before.index));
+            // Snapshots come one behind the other, too, and clients are served in between.
+            while let Some(one) = restored.next_if(|one| one.behind <= place) {
+                if let Some(from) = from.filter(|from| *from < one.zxid) {
+                    lives.jumps.push(Jump { from, to: one.zxid, at: one.at, life });
+                }
+                from = from.max(Some(one.zxid));
+            }
+            let Some(applied) = applied else { break };
+            if let (Some(before), Some(from)) = (before, from) {
+                let to = run.model.zxid_at(applied.index.saturating_sub(1));
                 if applied.index <= before.index {
                     life += 1;
-                } else if jumps(run, before.index, applied.index) {
-                    let from = run.model.zxid_at(before.index);
-                    let to = run.model.zxid_at(applied.index.saturating_sub(1));
+                } else if jumps(run, before.index, applied.index) && from < to {
                     lives.jumps.push(Jump { from, to, at: before.at, life });
                 }
             }
