@@ -87,8 +87,15 @@ struct Sources<'a> {
     is_leader: bool,
 }
 
-/// Returns the metrics that a server has now.
+/// Returns the metrics that a server has now, and those of its process.
 pub(super) fn list(reports: &Reports) -> Vec<Metric> {
+    let mut list = MetricList(of_server(reports));
+    add_process(&mut list);
+    list.0
+}
+
+/// Returns the metrics that a server has now.
+pub(super) fn of_server(reports: &Reports) -> Vec<Metric> {
     let report = reports.port.host().report();
     let ensemble = reports.port.server_info().ensemble.as_ref().map(|known| known.figures());
     let sources = Sources { report, ensemble, reports, is_leader: report.role == Role::Leader };
@@ -102,7 +109,6 @@ pub(super) fn list(reports: &Reports) -> Vec<Metric> {
     sources.add_locks(&mut list);
     sources.add_ensemble(&mut list);
     sources.add_own(&mut list);
-    add_process(&mut list);
     list.0
 }
 

@@ -180,9 +180,15 @@ impl Reports {
         PortReports::version()
     }
 
-    /// Returns the metrics that the server has now.
+    /// Returns the metrics that the server has now, and those of its process.
     pub fn metrics(&self) -> Vec<Metric> {
         metrics::list(self)
+    }
+
+    /// Returns the metrics that the server has now, without those of its process: for a program with
+    /// several servers, or with metrics of its own.
+    pub fn server_metrics(&self) -> Vec<Metric> {
+        metrics::of_server(self)
     }
 
     /// Returns the figures of `mntr`, with their names but for `zk_`.

@@ -42,7 +42,7 @@ impl Gauges {
         let fullest = connections.iter().map(|connection| connection.queued).max().unwrap_or(0);
         self.note("requests of a connection", fullest, Some(limits.connection_requests_max), true);
         self.note("connections", open, None, true);
-        for metric in reports.metrics() {
+        for metric in reports.server_metrics() {
             let Some(value) = integer(&metric) else { continue };
             match metric.name {
                 "outstanding_requests" => {
