@@ -370,10 +370,15 @@ async fn requests(mut way: Way<'_>, connection: &Connection) -> io::Result<()> {
 /// Waits until what has this xid may pass.
 async fn audible(shared: &Shared, xid: Option<i32>) -> io::Result<()> {
     let mut passage = shared.passage.subscribe();
-    if *passage.borrow() == Passage::Silent && xid.is_some_and(|xid| xid > 0) {
-        shared.held.fetch_add(1, Ordering::Relaxed);
-    }
-    let open = passage.wait_for(|passage| *passage != Passage::Silent).await;
+    let mut is_to_count = xid.is_some_and(|xid| xid > 0);
+    let may_pass = |passage: &Passage| {
+        let is_silent = *passage == Passage::Silent;
+        if is_silent && std::mem::take(&mut is_to_count) {
+            shared.held.fetch_add(1, Ordering::Relaxed);
+        }
+        !is_silent
+    };
+    let open = passage.wait_for(may_pass).await;
     open.map(drop).map_err(|_| io::ErrorKind::NotConnected.into())
 }
 
