@@ -99,6 +99,31 @@ fn the_documented_seeds_are_those_of_the_bugs_that_the_simulator_must_find() {
 }
 
 #[test]
+fn bugs_are_chosen_by_names_and_groups() {
+    let bugs = bugs();
+    let both = choose(&bugs, "group:0,group:2");
+    let expected = [group(&bugs, 0, GROUPS), group(&bugs, 2, GROUPS)].concat();
+    assert_eq!(both, expected);
+    let of_simulator = choose(&bugs, SIMULATOR);
+    assert!(of_simulator.iter().all(Bug::is_for_the_simulator) && of_simulator.len() > 10);
+    assert_eq!(choose(&bugs, &bugs[1].name), [bugs[1].clone()]);
+    for wrong in ["group:3", "group:", "no-such-bug", ""] {
+        std::panic::catch_unwind(|| choose(&bugs, wrong)).unwrap_err();
+    }
+}
+
+#[test]
+fn the_gate_has_a_tier_for_each_group() {
+    let gate = fs::read_to_string(workspace().join(".ci/run")).unwrap();
+    let groups = gate.lines().find_map(|line| line.strip_prefix("groups=(")).unwrap();
+    let names = groups.trim_end_matches(')').split([' ', ',']);
+    let mut planted: Vec<&str> = names.filter_map(|name| name.strip_prefix("planted_")).collect();
+    planted.sort_unstable();
+    let numbers: Vec<String> = (0..GROUPS).map(|number| number.to_string()).collect();
+    assert_eq!(planted, numbers);
+}
+
+#[test]
 fn the_groups_together_are_all_bugs() {
     let bugs = bugs();
     let mut run: Vec<Bug> = (0..GROUPS).flat_map(|number| group(&bugs, number, GROUPS)).collect();
@@ -212,21 +237,21 @@ fn pass_without_them(suites: &Suites, wanted: &[Bug], scratch: &Path) {
 }
 
 fn choose(bugs: &[Bug], chosen: &str) -> Vec<Bug> {
-    chosen.split(',').flat_map(|words| chosen_by(bugs, words)).collect()
+    chosen.split(',').flat_map(|choice| chosen_by(bugs, choice)).collect()
 }
 
-fn chosen_by(bugs: &[Bug], words: &str) -> Vec<Bug> {
-    if let Some(number) = words.strip_prefix("group:") {
+fn chosen_by(bugs: &[Bug], choice: &str) -> Vec<Bug> {
+    if let Some(number) = choice.strip_prefix("group:") {
         let number = number.parse().ok().filter(|number| *number < GROUPS);
-        let number = number.unwrap_or_else(|| panic!("{words}: groups are 0 to {}", GROUPS - 1));
+        let number = number.unwrap_or_else(|| panic!("{choice}: groups are 0 to {}", GROUPS - 1));
         return group(bugs, number, GROUPS);
     }
-    let is_chosen = |bug: &&Bug| match words {
+    let is_chosen = |bug: &&Bug| match choice {
         "all" => true,
         SIMULATOR => bug.is_for_the_simulator(),
         name => bug.name == name,
     };
     let found: Vec<Bug> = bugs.iter().filter(is_chosen).cloned().collect();
-    assert!(!found.is_empty(), "there is no bug {words:?}");
+    assert!(!found.is_empty(), "there is no bug {choice:?}");
     found
 }
