@@ -23,7 +23,7 @@ impl Conditions {
 }
 
 /// The first wait of TCP before it sends again.
-pub(super) const SEND_AGAIN_MS: u64 = 200;
+pub(super) const RETRANSMIT_MS: u64 = 200;
 /// How often in a row something is lost at most.
 const LOSSES_MAX: u32 = 5;
 
@@ -59,7 +59,7 @@ impl Link {
         let mut span = chance.span_us(latency_us);
         let mut losses = 0;
         while losses < LOSSES_MAX && lost_permille > 0 && chance.permille(lost_permille) {
-            span += Duration::from_millis(SEND_AGAIN_MS << losses);
+            span += Duration::from_millis(RETRANSMIT_MS << losses);
             losses += 1;
         }
         if let Some(us) = (bytes as u64).saturating_mul(1000).checked_div(bytes_per_ms) {

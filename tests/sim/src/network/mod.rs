@@ -159,9 +159,9 @@ enum Arrival {
     /// The connection is broken, for the reader of this pipe.
     Reset(PipeId),
     /// The writer's machine has to send again what met a machine without power.
-    SendAgain(PipeId),
+    RetransmitTimer(PipeId),
     /// What was sent again.
-    Repeated(PipeId),
+    Retransmission(PipeId),
 }
 
 impl Network {
@@ -291,7 +291,7 @@ impl Network {
     /// How many connections there are, and the bytes that were not read.
     pub fn load(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.pipes.len() / 2, state.pipes.values().map(Pipe::unread).sum())
+        (state.pipes.len().div_ceil(2), state.pipes.values().map(Pipe::unread).sum())
     }
 }
 
@@ -355,10 +355,11 @@ impl State {
                 let refused = std::io::ErrorKind::ConnectionRefused.into();
                 self.finish_call(call, Err(refused));
             }
-            Arrival::SendAgain(pipe) => self.send_again(pipe),
-            Arrival::Bytes(..) | Arrival::End(_) | Arrival::Reset(_) | Arrival::Repeated(_) => {
-                self.arrive_at_pipe(arrival);
-            }
+            Arrival::RetransmitTimer(pipe) => self.retransmit(pipe),
+            Arrival::Bytes(..)
+            | Arrival::End(_)
+            | Arrival::Reset(_)
+            | Arrival::Retransmission(_) => self.arrive_at_pipe(arrival),
         }
     }
 
@@ -425,6 +426,10 @@ impl State {
 
     /// The answer to a call arrives.
     fn answered(&mut self, call: u64, (write, read): (PipeId, PipeId)) {
+        let caller = self.pipes.get(&write).map(Pipe::writer);
+        if caller.is_some_and(|caller| !self.is_up(caller)) {
+            return;
+        }
         let waiting = self.calls.get(&call).filter(|call| call.outcome.is_none());
         let Some(machine) = waiting.map(|call| call.from) else {
             // The caller has given up: the other side learns that.

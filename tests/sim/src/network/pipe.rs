@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::link::SEND_AGAIN_MS;
+use super::link::RETRANSMIT_MS;
 use super::{Arrival, MachineId, State};
 use crate::SimTime;
 
@@ -47,10 +47,10 @@ pub(super) struct Pipe {
     writing: Option<Waker>,
     /// When the last thing arrives that is under way: what follows does not overtake it.
     pub(super) last_arrival: SimTime,
-    /// How often something was sent again because it met a machine without power.
-    times_again: u32,
-    /// It will be once more.
-    is_sent_again: bool,
+    /// How often something was sent again because it had met a machine without power.
+    retransmissions: u32,
+    /// Something will be sent again.
+    has_timer: bool,
 }
 
 impl Pipe {
@@ -69,9 +69,14 @@ impl Pipe {
             reading: None,
             writing: None,
             last_arrival: SimTime::default(),
-            times_again: 0,
-            is_sent_again: false,
+            retransmissions: 0,
+            has_timer: false,
         }
+    }
+
+    /// The machine that writes.
+    pub(super) fn writer(&self) -> MachineId {
+        self.writer.0
     }
 
     /// The bytes that have arrived and were not read.
@@ -84,14 +89,15 @@ impl Arrival {
     /// The pipe of whose order this is a part.
     pub(super) fn pipe(&self) -> Option<PipeId> {
         match self {
-            Self::Bytes(pipe, _) | Self::End(pipe) | Self::Reset(pipe) | Self::Repeated(pipe) => {
-                Some(*pipe)
-            }
+            Self::Bytes(pipe, _)
+            | Self::End(pipe)
+            | Self::Reset(pipe)
+            | Self::Retransmission(pipe) => Some(*pipe),
             Self::Call { .. }
             | Self::Answer { .. }
             | Self::Refusal { .. }
             | Self::CallAgain { .. }
-            | Self::SendAgain(_) => None,
+            | Self::RetransmitTimer(_) => None,
         }
     }
 }
@@ -102,24 +108,34 @@ impl State {
         let Some(id) = arrival.pipe() else { return };
         let Some(pipe) = self.pipes.get(&id) else { return };
         let ((machine, life), writer, other) = (pipe.reader, pipe.writer.0, pipe.other);
-        let (is_lost, is_open) = (pipe.times_again > 0, !pipe.reader_gone);
+        let (is_lost, is_open) = (pipe.retransmissions > 0, !pipe.reader_gone);
         let is_reset = matches!(arrival, Arrival::Reset(_));
         if !self.is_up(machine) {
-            // A reset is sent once.
-            return if is_reset { self.forget(id) } else { self.send_again_later(id) };
+            if !is_reset {
+                return self.retransmit_later(id);
+            }
+            // A reset is sent once, and neither side has the connection any more.
+            self.forget(id);
+            return self.forget(other);
         }
-        if is_lost && !is_reset && !matches!(arrival, Arrival::Repeated(_)) {
+        let is_retransmission = matches!(arrival, Arrival::Retransmission(_));
+        if is_lost && !is_reset && !is_retransmission {
             // It waits until what is sent again has an answer, which is a reset.
             return;
         }
-        if self.lives(machine) != life || !is_open {
-            // The system of a machine that knows nothing of the connection says so.
-            let is_known = self.lives(machine) == life;
-            let is_end = matches!(arrival, Arrival::End(_));
-            if is_reset || is_end && is_known {
+        let is_known = self.lives(machine) == life;
+        if !is_known || !is_open {
+            if is_reset {
+                // Neither side has it any more.
                 self.forget(id);
-            } else {
+                self.forget(other);
+            } else if !(is_known && matches!(arrival, Arrival::End(_))) {
+                // The system of a machine that knows nothing of the connection says so.
                 self.send(machine, writer, Arrival::Reset(other));
+            }
+            if is_retransmission {
+                // The answer may be lost with the machine's power.
+                self.retransmit_later(id);
             }
             return;
         }
@@ -136,8 +152,8 @@ impl State {
                 | Arrival::Answer { .. }
                 | Arrival::Refusal { .. }
                 | Arrival::CallAgain { .. }
-                | Arrival::SendAgain(_)
-                | Arrival::Repeated(_) => {}
+                | Arrival::RetransmitTimer(_)
+                | Arrival::Retransmission(_) => {}
             }
             wakers.extend(pipe.reading.take());
         }
@@ -149,26 +165,26 @@ impl State {
 
     /// Something has met a machine without power. Its system will know nothing of the connection, so
     /// what was sent matters no more, but only that it is sent again, after a wait that doubles each time.
-    fn send_again_later(&mut self, id: PipeId) {
+    fn retransmit_later(&mut self, id: PipeId) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
-        if pipe.is_sent_again {
+        if pipe.has_timer {
             return;
         }
-        let doubled = pipe.times_again.min(DOUBLED_MAX);
-        pipe.is_sent_again = true;
-        pipe.times_again += 1;
-        let at = self.now + Duration::from_millis(SEND_AGAIN_MS << doubled);
+        let doubled = pipe.retransmissions.min(DOUBLED_MAX);
+        pipe.has_timer = true;
+        pipe.retransmissions += 1;
+        let at = self.now + Duration::from_millis(RETRANSMIT_MS << doubled);
         let number = self.number();
-        self.arrivals.insert((at, number), Arrival::SendAgain(id));
+        self.arrivals.insert((at, number), Arrival::RetransmitTimer(id));
     }
 
-    /// The system of the writer sends again, if it has not lost its power itself.
-    pub(super) fn send_again(&mut self, id: PipeId) {
+    /// The system of the writer sends again, if it has neither lost its power itself nor had a reset.
+    pub(super) fn retransmit(&mut self, id: PipeId) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
-        pipe.is_sent_again = false;
-        let ((machine, life), reader) = (pipe.writer, pipe.reader.0);
-        if self.lives(machine) == life {
-            self.send(machine, reader, Arrival::Repeated(id));
+        pipe.has_timer = false;
+        let ((machine, life), reader, is_broken) = (pipe.writer, pipe.reader.0, pipe.is_broken);
+        if self.lives(machine) == life && !is_broken {
+            self.send(machine, reader, Arrival::Retransmission(id));
         }
     }
 
@@ -271,11 +287,10 @@ impl State {
 
     /// The program has closed its end: what it writes and what it reads.
     pub(super) fn close(&mut self, write: PipeId, read: PipeId) {
-        let lost_power = self.pipes.get(&write).is_none_or(|pipe| {
-            let (machine, life) = pipe.writer;
-            self.lives(machine) != life
-        });
-        if lost_power {
+        let end = self.pipes.get(&write).map(|pipe| pipe.writer);
+        let end = end.or_else(|| self.pipes.get(&read).map(|pipe| pipe.reader));
+        let Some((machine, life)) = end else { return };
+        if self.lives(machine) != life {
             return self.forget_both(write, read);
         }
         let unread = self.pipes.get(&read).is_some_and(|pipe| pipe.unread() > 0);

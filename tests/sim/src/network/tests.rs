@@ -265,6 +265,45 @@ fn what_is_sent_again_takes_the_way_of_everything() {
     assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
 }
 
+/// The power of the machine that is back fails in place of its first piece, which is the reset.
+#[test]
+fn what_is_sent_again_has_an_answer_in_the_end() {
+    let mut bench = Bench::new();
+    let mut caller = without_power(&mut bench);
+    let using = bench.spawn(async move {
+        caller.write_all(b"early").await.unwrap();
+        caller.read_u8().await.unwrap_err().kind()
+    });
+    bench.go(100);
+    let power = Power::default();
+    bench.network.set_power(TWO, Some(power.clone()));
+    bench.network.fail_piece(TWO, Some(1));
+    bench.network.power_on(TWO);
+    bench.go(400);
+    assert!(power.is_off() && !using.is_finished());
+    bench.network.set_power(TWO, None);
+    bench.go(400);
+    assert_eq!(bench.result(using), std::io::ErrorKind::ConnectionReset);
+    bench.go(1000);
+    assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+}
+
+#[test]
+fn an_end_that_meets_a_closed_end_leaves_nothing() {
+    let mut bench = Bench::new();
+    let (mut caller, callee) = bench.connected();
+    drop(callee);
+    let using = bench.spawn(async move {
+        caller.shutdown().await.unwrap();
+        tokio::task::yield_now().await;
+        caller
+    });
+    bench.go(50);
+    drop(bench.result(using));
+    bench.go(50);
+    assert_eq!(bench.network.load(), (0, 0), "nothing of it is kept");
+}
+
 #[test]
 fn a_reset_breaks_both_ends() {
     let mut bench = Bench::new();
