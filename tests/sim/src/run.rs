@@ -146,7 +146,7 @@ fn first_starts(seed: u64, servers: u8) -> Vec<(ServerId, SimTime)> {
     (1..=servers).map(at).collect()
 }
 
-/// What clients do. In some runs one of them changes the ensemble, which keeps enough members for the
+/// What clients do. In some runs one of them changes the ensemble, which keeps enough voters for the
 /// disks of the plan to be fewer than a majority of them.
 fn load(seed: u64, servers: u8, disks: u8) -> Load {
     let load = Load::draw(seed);

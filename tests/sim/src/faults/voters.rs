@@ -12,10 +12,15 @@ use crate::trace::Mark;
 pub(super) struct Voters(BTreeSet<ServerId>);
 
 impl Voters {
-    /// A line of a server may show that it is one: others have another role.
+    /// A line of a server may show that it is one, or is one no more.
     pub(super) fn look_at(&mut self, mark: &Mark) {
         let is_one = ["to=Leader", "to=Follower"].into_iter().any(|role| mark.text.contains(role));
         self.0.extend(mark.server().filter(|_| is_one));
+        if mark.text.contains("to=Observer")
+            && let Some(server) = mark.server()
+        {
+            self.0.remove(&server);
+        }
     }
 
     /// A server has an empty disk.
@@ -50,6 +55,9 @@ mod tests {
         assert!(voters.can_lose(ServerId(1), 3));
         voters.lose(ServerId(1));
         assert!(!voters.can_lose(ServerId(2), 3), "the first is not back yet");
+        see(&mut voters, 3, "Observer");
+        assert!(!voters.can_lose(ServerId(1), 3), "the third has no vote any more");
+        see(&mut voters, 3, "Follower");
         see(&mut voters, 1, "Follower");
         assert!(voters.can_lose(ServerId(2), 3) && !voters.can_lose(ServerId(2), 5));
     }

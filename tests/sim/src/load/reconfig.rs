@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use zoolet_jute::{AuthPacket, ReconfigRequest, Reply, Request};
+use zoolet_jute::{AuthPacket, ErrorCode, ReconfigRequest, Reply, Request, Zxid};
 use zoolet_replica::ServerId;
 
 use super::chance::Chance;
@@ -47,17 +47,24 @@ pub(super) async fn reconfigure(worker: &mut Worker, plan: &ReconfigPlan) {
             break;
         }
         let Some(members) = members(worker).await else { continue };
-        if let Some(request) = draw(&mut worker.chance, plan, &members)
-            && matches!(worker.call(request).await, Outcome::Refused(_))
-        {
+        let Some(request) = draw(&mut worker.chance, plan, &members) else { continue };
+        let config_id = request.config_id;
+        match worker.call(Request::Reconfig(request)).await {
             // The session may have begun anew, or another process resumed it.
-            authenticate(worker, plan).await;
+            Outcome::Refused(ErrorCode::NoAuth) => authenticate(worker, plan).await,
+            Outcome::Done(..) if config_id >= 0 && config_id < members.version => {
+                let (old, newest) = (Zxid(config_id), Zxid(members.version));
+                worker.complain(format!(
+                    "the configuration was changed over version {old}, and it had version {newest} before"
+                ));
+            }
+            Outcome::Done(..) | Outcome::Refused(_) | Outcome::Unknown => {}
         }
         worker.drop_events();
     }
     let all: Vec<String> =
         plan.lines.iter().map(|(_, line)| with_role(line, Role::Voter)).collect();
-    worker.call(reconfig(Change::Joins(all), -1)).await;
+    worker.call(Request::Reconfig(reconfig(Change::Joins(all), -1))).await;
 }
 
 async fn authenticate(worker: &Worker, plan: &ReconfigPlan) {
@@ -92,7 +99,8 @@ impl Members {
 
 /// The members by the newest configuration.
 async fn members(worker: &Worker) -> Option<Members> {
-    worker.call(sync(CONFIG)).await;
+    // Without it, the server may be one that lacks the newest one.
+    let Outcome::Done(..) = worker.call(sync(CONFIG)).await else { return None };
     match worker.call(Request::GetData(read(CONFIG, false))).await {
         Outcome::Done(_, Reply::Data(Some(data), _)) => parse_members(&data),
         Outcome::Done(..) | Outcome::Refused(_) | Outcome::Unknown => None,
@@ -123,29 +131,36 @@ enum Change {
 }
 
 /// A change of one server, or a whole list with changes of up to three.
-fn draw(chance: &mut Chance, plan: &ReconfigPlan, members: &Members) -> Option<Request> {
+///
+/// One that takes a vote away names the version: a change before it that was not answered may still
+/// come, and both together could leave too few voters.
+fn draw(chance: &mut Chance, plan: &ReconfigPlan, members: &Members) -> Option<ReconfigRequest> {
+    let mut next = members.clone();
+    let change = if chance.one_in(4) {
+        for _ in 0..chance.between(1..=3) {
+            change_one(chance, plan, &mut next);
+        }
+        let line =
+            |(server, role): (&ServerId, &Role)| Some(with_role(line_of(plan, *server)?, *role));
+        Change::Whole(next.roles.iter().map(line).collect::<Option<_>>()?)
+    } else {
+        let server = change_one(chance, plan, &mut next)?;
+        match next.roles.get(&server) {
+            Some(role) => Change::Joins(vec![with_role(line_of(plan, server)?, *role)]),
+            None => Change::Leaves(server),
+        }
+    };
+    let keeps_vote = |(server, role): (&ServerId, &Role)| {
+        *role == Role::Observer || next.roles.get(server) == Some(&Role::Voter)
+    };
+    let takes_votes = !members.roles.iter().all(keeps_vote);
     let config_id = match chance.between(0..=9) {
         // Of a configuration that is not the newest: it is refused.
         0 => members.version - 1,
-        1..=4 => -1,
+        1..=4 if !takes_votes => -1,
         _ => members.version,
     };
-    if !chance.one_in(4) {
-        let mut next = members.clone();
-        let server = change_one(chance, plan, &mut next)?;
-        let change = match next.roles.get(&server) {
-            Some(role) => Change::Joins(vec![with_role(line_of(plan, server)?, *role)]),
-            None => Change::Leaves(server),
-        };
-        return Some(reconfig(change, config_id));
-    }
-    let mut next = members.clone();
-    for _ in 0..chance.between(1..=3) {
-        change_one(chance, plan, &mut next);
-    }
-    let line = |(server, role): (&ServerId, &Role)| Some(with_role(line_of(plan, *server)?, *role));
-    let lines: Option<Vec<String>> = next.roles.iter().map(line).collect();
-    Some(reconfig(Change::Whole(lines?), config_id))
+    Some(reconfig(change, config_id))
 }
 
 fn line_of(plan: &ReconfigPlan, server: ServerId) -> Option<&str> {
@@ -177,14 +192,14 @@ fn with_role(line: &str, role: Role) -> String {
     format!("{peers}:{role};{clients}")
 }
 
-fn reconfig(change: Change, config_id: i64) -> Request {
+fn reconfig(change: Change, config_id: i64) -> ReconfigRequest {
     let (mut joining_servers, mut leaving_servers, mut new_members) = (None, None, None);
     match change {
         Change::Joins(lines) => joining_servers = Some(lines.join(",")),
         Change::Leaves(server) => leaving_servers = Some(server.0.to_string()),
         Change::Whole(lines) => new_members = Some(lines.join(",")),
     }
-    Request::Reconfig(ReconfigRequest { joining_servers, leaving_servers, new_members, config_id })
+    ReconfigRequest { joining_servers, leaving_servers, new_members, config_id }
 }
 
 #[cfg(test)]
@@ -215,8 +230,8 @@ mod tests {
         assert_eq!(line, "server.1=h:1:2:observer;3");
     }
 
-    /// What an ensemble is behind a request.
-    fn behind(members: &Members, request: &ReconfigRequest) -> Members {
+    /// What an ensemble is after a request.
+    fn after(members: &Members, request: &ReconfigRequest) -> Members {
         let mut next = members.clone();
         let text = |text: &Option<String>| text.clone().unwrap_or_default().replace(',', "\n");
         let read = |lines: String| parse_members(format!("{lines}\nversion=1").as_bytes()).unwrap();
@@ -230,29 +245,45 @@ mod tests {
         next
     }
 
+    #[derive(Debug, Default)]
+    struct Seen {
+        joins: u32,
+        leaves: u32,
+        whole_lists: u32,
+        several_at_once: u32,
+        observers: u32,
+        old_versions: u32,
+        without_version: u32,
+    }
+
     #[test]
     fn enough_voters_stay_and_every_kind_of_change_comes() {
         let plan = plan();
         let mut chance = Chance::new(1, 1);
         let roles = (1..=5).map(|id| (ServerId(id), Role::Voter)).collect();
         let mut members = Members { roles, version: 7 };
-        let mut seen = [0; 6];
+        let mut seen = Seen::default();
+        let count = |counter: &mut u32, is_so: bool| *counter += u32::from(is_so);
         for _ in 0..1000 {
-            let Some(Request::Reconfig(request)) = draw(&mut chance, &plan, &members) else {
-                continue;
-            };
-            let next = behind(&members, &request);
+            let Some(request) = draw(&mut chance, &plan, &members) else { continue };
+            let next = after(&members, &request);
             assert!(next.voters() >= 3, "{members:?} {request:?}");
             let observers = |members: &Members| members.roles.len() - members.voters();
-            let several = usize::from(next.voters().abs_diff(members.voters()) > 1);
-            seen[0] += usize::from(request.joining_servers.is_some());
-            seen[1] += usize::from(request.leaving_servers.is_some());
-            seen[2] += usize::from(request.new_members.is_some());
-            seen[3] += usize::from(request.config_id == 6);
-            seen[4] += several;
-            seen[5] += usize::from(observers(&next) > observers(&members));
+            if next.voters() < members.voters() {
+                assert_ne!(request.config_id, -1, "{members:?} {request:?}");
+            }
+            count(&mut seen.joins, request.joining_servers.is_some());
+            count(&mut seen.leaves, request.leaving_servers.is_some());
+            count(&mut seen.whole_lists, request.new_members.is_some());
+            count(&mut seen.several_at_once, next.voters().abs_diff(members.voters()) > 1);
+            count(&mut seen.observers, observers(&next) > observers(&members));
+            count(&mut seen.old_versions, request.config_id == 6);
+            count(&mut seen.without_version, request.config_id == -1);
             members = next;
         }
-        assert!(seen.iter().all(|times| *times > 5), "{seen:?}");
+        let Seen { joins, leaves, whole_lists, several_at_once, observers, .. } = seen;
+        let Seen { old_versions, without_version, .. } = seen;
+        let all = [joins, leaves, whole_lists, several_at_once, observers, old_versions];
+        assert!(all.iter().all(|times| *times > 5) && without_version > 5, "{seen:?}");
     }
 }
