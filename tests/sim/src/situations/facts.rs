@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use zoolet_jute::{Request, SessionId};
+use zoolet_jute::{ErrorCode, ReconfigRequest, Request, SessionId};
 use zoolet_replica::ServerId;
 
 use crate::SimTime;
@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     pub(super) marks: &'a [Mark],
     pub(super) plan: &'a [Planned],
     pub(super) connected: Vec<Connected>,
+    /// The changes of the ensemble that were answered, with what they were refused for.
+    pub(super) reconfigs: Vec<(ReconfigRequest, Option<ErrorCode>)>,
     /// The requests without a reply.
     pub(super) unanswered: Vec<(SimTime, Connection, Request)>,
     records: &'a [Record],
@@ -40,7 +42,7 @@ impl<'a> Facts<'a> {
     pub(super) fn of(outcome: &'a Outcome, counts: &'a Counts) -> Self {
         let records = outcome.history.records.as_slice();
         let mut calls: BTreeMap<CallNumber, (SimTime, Connection, Request)> = BTreeMap::new();
-        let mut connected = Vec::new();
+        let (mut connected, mut reconfigs) = (Vec::new(), Vec::new());
         for Record { at, what } in records {
             match what {
                 What::Connected { server, asked, session, .. } => connected.push(Connected {
@@ -52,8 +54,10 @@ impl<'a> Facts<'a> {
                 What::Called { call, connection, request, .. } => {
                     calls.insert(*call, (*at, *connection, request.clone()));
                 }
-                What::Returned { call, .. } => {
-                    calls.remove(call);
+                What::Returned { call, result, .. } => {
+                    if let Some((.., Request::Reconfig(body))) = calls.remove(call) {
+                        reconfigs.push((body, result.as_ref().err().copied()));
+                    }
                 }
                 What::Disconnected { .. }
                 | What::Notified { .. }
@@ -65,7 +69,7 @@ impl<'a> Facts<'a> {
         }
         let unanswered = calls.into_values().collect();
         let (marks, plan) = (outcome.marks.as_slice(), outcome.plan.as_slice());
-        Self { outcome, counts, marks, plan, connected, unanswered, records }
+        Self { outcome, counts, marks, plan, connected, reconfigs, unanswered, records }
     }
 
     /// Whether a server has logged a text.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zoolet_jute::{EventType, Request, SessionId};
+use zoolet_jute::{ErrorCode, EventType, Request, SessionId};
 
 use super::Facts;
 use crate::faults::{Fault, Kind, Whom};
@@ -169,6 +169,19 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     // The ensemble.
     ("a reconfiguration is carried out", |facts| facts.logged("reconfiguration to=")),
+    ("a server becomes an observer", |facts| {
+        facts.reconfigs.iter().any(|(asked, refused)| {
+            let lines = asked.joining_servers.as_ref().or(asked.new_members.as_ref());
+            refused.is_none() && lines.is_some_and(|lines| lines.contains(":observer"))
+        })
+    }),
+    ("a whole list replaces the ensemble", |facts| {
+        let mut changes = facts.reconfigs.iter();
+        changes.any(|(asked, refused)| refused.is_none() && asked.new_members.is_some())
+    }),
+    ("a change over an old configuration is refused", |facts| {
+        facts.reconfigs.iter().any(|(_, refused)| *refused == Some(ErrorCode::BadVersion))
+    }),
     ("a server is removed", |facts| facts.logged("this server was removed from the ensemble")),
     ("a feature level is agreed on", |facts| facts.logged("agreeing on a feature level")),
     ("a lower feature level is agreed on", |facts| facts.logged("a lower feature level is agreed")),
