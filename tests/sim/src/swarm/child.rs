@@ -6,15 +6,15 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::report::Report;
 use crate::run::Options;
 
 /// How much of a processor's time a run may take, however much else the machine does.
 const PROCESSOR_MAX: Duration = Duration::from_mins(10);
-/// How long it may take on the machine's clock. One that stands still takes no processor's time.
-const RUN_MAX: Duration = Duration::from_hours(1);
+/// How long it may take on the machine's clock, roughly. One that stands still takes no processor's time.
+const RUN_MAX: Duration = Duration::from_mins(30);
 /// The pause between two looks at whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -120,10 +120,14 @@ fn why(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// Ends this process once it has taken too much of a processor's time.
+/// Ends this process once it has taken too much of a processor's time, without a dump of its memory.
 pub fn limit_processor_time() -> io::Result<()> {
-    let limit = Rlimit { current: Some(PROCESSOR_MAX.as_secs()), maximum: None };
-    Ok(setrlimit(Resource::Cpu, limit)?)
+    for (resource, limit) in [(Resource::Cpu, PROCESSOR_MAX.as_secs()), (Resource::Core, 0)] {
+        let maximum = getrlimit(resource).maximum;
+        let current = Some(maximum.map_or(limit, |maximum| maximum.min(limit)));
+        setrlimit(resource, Rlimit { current, maximum })?;
+    }
+    Ok(())
 }
 
 #[allow(clippy::disallowed_methods, reason = "a thread of its own waits for a process")]
@@ -158,5 +162,12 @@ mod tests {
         assert_eq!(why(Some(status)), "it was ended after 600 s of a processor's time");
         let failed = Command::new("false").status().unwrap();
         assert_eq!(why(Some(failed)), "exit status: 1");
+    }
+
+    #[test]
+    fn a_process_limits_itself() {
+        limit_processor_time().unwrap();
+        assert_eq!(getrlimit(Resource::Cpu).current, Some(600));
+        assert_eq!(getrlimit(Resource::Core).current, Some(0));
     }
 }
