@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, CreateMode};
 use zoolet_server::embed::config::{LoopbackPorts, ServerConfig};
-use zoolet_server::embed::{ReservedPort, Role, Server, StartErrorKind};
+use zoolet_server::embed::{Metric, ReservedPort, Role, Server, StartErrorKind};
 
 /// Longer than anything here may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +41,31 @@ async fn a_server_serves_is_shut_down_and_has_its_data_at_the_next_start() {
     let server = Server::start(config).await.unwrap();
     let (data, _) = connect(&server).await.get("/kept").await.unwrap();
     assert_eq!(data.as_ref(), b"data");
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_metrics_of_a_server_are_all_but_those_of_its_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, _ports) = standalone(directory.path());
+    let server = Server::start(config).await.unwrap();
+    timeout(PATIENCE, server.wait_ready()).await.unwrap().unwrap();
+    let names = |metrics: Vec<Metric>| -> BTreeSet<&'static str> {
+        metrics.iter().map(|metric| metric.name).collect()
+    };
+    let reports = server.reports();
+    let (all, own) = (names(reports.metrics()), names(reports.server_metrics()));
+    let of_process: Vec<&str> = all.difference(&own).copied().collect();
+    let expected = [
+        "max_file_descriptor_count",
+        "open_file_descriptor_count",
+        "process_cpu_seconds_total",
+        "process_max_fds",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+    ];
+    assert_eq!(of_process, expected);
+    assert!(own.is_subset(&all) && own.contains("znode_count"), "{own:?}");
     server.shutdown().await;
 }
 

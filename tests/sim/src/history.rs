@@ -243,13 +243,13 @@ pub struct Digest {
 
 /// A server has taken the state of a snapshot over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Restored {
+pub struct Restore {
     /// When.
     pub at: SimTime,
     /// The last transaction of that state.
     pub zxid: Zxid,
     /// How many entries the server had applied before.
-    pub behind: usize,
+    pub applied_before: usize,
 }
 
 /// What one server has applied, over all its lives. After a restart it applies again what its snapshot
@@ -261,7 +261,7 @@ pub struct ServerLog {
     /// The states in between.
     pub digests: Vec<Digest>,
     /// The snapshots of others that it has taken over.
-    pub restored: Vec<Restored>,
+    pub restored: Vec<Restore>,
 }
 
 /// How much of something a server has, and how much it may have.
@@ -447,7 +447,7 @@ impl Recorder {
         let mut recording = self.recording();
         let at = recording.now;
         let log = recording.history.servers.entry(server).or_default();
-        log.restored.push(Restored { at, zxid, behind: log.applied.len() });
+        log.restored.push(Restore { at, zxid, applied_before: log.applied.len() });
     }
 
     /// Notes that a client's machine stands still.

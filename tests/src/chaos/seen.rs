@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 use tracing::error;
 use zoolet_jute::Zxid;
 use zoolet_server::internals::Witness;
-use zoolet_sim::history::{Applied, Digest, Restored, ServerLog};
+use zoolet_sim::history::{Applied, Digest, Restore, ServerLog};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::clock;
@@ -113,8 +113,8 @@ fn take_record(mut body: Bytes, log: &mut ServerLog) -> Result<(), TryGetError> 
     let kind = body.try_get_u8()?;
     let at = clock::of_machine(body.try_get_u64()?);
     if kind == RESTORED {
-        let (zxid, behind) = (Zxid(body.try_get_i64()?), log.applied.len());
-        log.restored.push(Restored { at, zxid, behind });
+        let (zxid, applied_before) = (Zxid(body.try_get_i64()?), log.applied.len());
+        log.restored.push(Restore { at, zxid, applied_before });
         return Ok(());
     }
     let index = body.try_get_u64()?;
@@ -153,7 +153,8 @@ mod tests {
         assert_eq!((*index, *term, batch.as_ref()), (7, 3, b"batch".as_slice()));
         let Digest { index, zxid, digest, .. } = log.digests[0];
         assert_eq!((index, zxid, digest), (7, Zxid(9), 11));
-        let restored: Vec<_> = log.restored.iter().map(|one| (one.zxid, one.behind)).collect();
+        let restored: Vec<_> =
+            log.restored.iter().map(|one| (one.zxid, one.applied_before)).collect();
         assert_eq!(restored, [(Zxid(8), 1), (Zxid(8), 2)]);
     }
 }

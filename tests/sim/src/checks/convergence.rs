@@ -43,9 +43,12 @@ fn servers(run: &Run<'_>, found: &mut Vec<Violation>) {
         let log = run.history.servers.get(server);
         let applied = log.and_then(|log| log.applied.last()).map(|one| one.index);
         let reached = log.and_then(|log| log.digests.last()).map(|one| one.index);
-        // Behind a snapshot nothing may have come.
+        // After a snapshot nothing may have come.
         let restored = log.and_then(|log| {
-            log.restored.last().filter(|one| one.behind == log.applied.len()).map(|one| one.zxid)
+            log.restored
+                .last()
+                .filter(|one| one.applied_before == log.applied.len())
+                .map(|one| one.zxid)
         });
         // The last life counts: what an earlier one had applied may be gone with its disk.
         let last = applied.max(reached).unwrap_or(0);

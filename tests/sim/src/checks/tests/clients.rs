@@ -9,7 +9,7 @@ use zoolet_jute::{
 use super::{
     Client, Story, accepted, create, delete, get_data, lie, look, refused, set_data, without,
 };
-use crate::history::{ClientNumber, What};
+use crate::history::{ClientNumber, Restore, What};
 use crate::model::access::identities;
 
 fn story() -> (Story, Client) {
@@ -256,6 +256,16 @@ fn servers_and_calls_that_do_not_come_to_an_end_are_found() {
     log.applied.truncate(2);
     log.digests.truncate(2);
     refused(&bad, "convergence");
+    // It has come there by a snapshot, if nothing followed that.
+    for (applied_before, is_enough) in [(2, true), (1, false)] {
+        let log = bad.servers.get_mut(&zoolet_replica::ServerId(3)).unwrap();
+        log.restored = vec![Restore { at: bad.healed_at, zxid: Zxid(i64::MAX), applied_before }];
+        if is_enough {
+            accepted(&bad);
+        } else {
+            refused(&bad, "convergence");
+        }
+    }
     let call = crate::history::CallNumber(1);
     let is_reply =
         |what: &What| matches!(what, What::Returned { call: number, .. } if *number == call);

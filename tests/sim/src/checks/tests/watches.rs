@@ -8,7 +8,7 @@ use zoolet_jute::{
 
 use super::clients::auth_packet;
 use super::{Client, Story, accepted, delete, get_data, look, refused, set_data, without};
-use crate::history::{History, Restored, What};
+use crate::history::{History, Restore, What};
 use crate::model::access::identities;
 
 use EventType::{NodeChildrenChanged, NodeCreated, NodeDataChanged, NodeDeleted};
@@ -366,8 +366,8 @@ fn a_snapshot_behind_a_snapshot_fires_what_it_skips_itself() {
             skip_two(&mut story, watcher);
             let log = story.history.servers.get_mut(&watcher.server).unwrap();
             if is_known {
-                let (at, behind) = (story.now, log.applied.len());
-                log.restored.push(Restored { at, zxid, behind });
+                let (at, applied_before) = (story.now, log.applied.len());
+                log.restored.push(Restore { at, zxid, applied_before });
             }
             story.event(watcher, Zxid::NONE, NodeDataChanged, "/a");
             story.read(watcher, watch_data("/a"));

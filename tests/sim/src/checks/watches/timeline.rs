@@ -44,7 +44,7 @@ pub(super) enum Step<'a> {
 struct Jump {
     from: Zxid,
     to: Zxid,
-    /// When it was, or a moment before it.
+    /// The last moment before it of which the server has a note.
     at: SimTime,
     life: u64,
 }
@@ -65,12 +65,13 @@ impl Lives {
         let entries = log.applied.iter().map(Some).chain([None]);
         for (place, applied) in entries.enumerate() {
             let mut from = before.map(|before| run.model.zxid_at(before.index));
+            let mut at = before.map_or(SimTime::default(), |before| before.at);
             // Snapshots come one behind the other, too, and clients are served in between.
-            while let Some(one) = restored.next_if(|one| one.behind <= place) {
+            while let Some(one) = restored.next_if(|one| one.applied_before <= place) {
                 if let Some(from) = from.filter(|from| *from < one.zxid) {
-                    lives.jumps.push(Jump { from, to: one.zxid, at: one.at, life });
+                    lives.jumps.push(Jump { from, to: one.zxid, at, life });
                 }
-                from = from.max(Some(one.zxid));
+                (from, at) = (from.max(Some(one.zxid)), one.at);
             }
             let Some(applied) = applied else { break };
             if let (Some(before), Some(from)) = (before, from) {
@@ -78,7 +79,7 @@ impl Lives {
                 if applied.index <= before.index {
                     life += 1;
                 } else if jumps(run, before.index, applied.index) && from < to {
-                    lives.jumps.push(Jump { from, to, at: before.at, life });
+                    lives.jumps.push(Jump { from, to, at, life });
                 }
             }
             lives.first.entry(applied.index).or_insert(life);
