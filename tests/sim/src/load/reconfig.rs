@@ -155,8 +155,9 @@ fn draw(chance: &mut Chance, plan: &ReconfigPlan, members: &Members) -> Option<R
     };
     let takes_votes = !members.roles.iter().all(keeps_vote);
     let config_id = match chance.between(0..=9) {
-        // Of a configuration that is not the newest: it is refused.
-        0 => members.version - 1,
+        // Of a configuration that is not the newest: it is refused. Version 0 has none before it, and a
+        // negative number would ask for no version at all.
+        0 => (members.version - 1).max(0),
         1..=4 if !takes_votes => -1,
         _ => members.version,
     };
@@ -256,12 +257,26 @@ mod tests {
         without_version: u32,
     }
 
+    fn five_voters(version: i64) -> Members {
+        Members { roles: (1..=5).map(|id| (ServerId(id), Role::Voter)).collect(), version }
+    }
+
+    #[test]
+    fn a_change_that_takes_votes_names_the_first_version_too() {
+        let (plan, members) = (plan(), five_voters(0));
+        let mut chance = Chance::new(1, 1);
+        let requests = (0..1000).filter_map(|_| draw(&mut chance, &plan, &members));
+        for request in requests {
+            let takes_votes = after(&members, &request).voters() < members.voters();
+            assert!(!takes_votes || request.config_id == 0, "{request:?}");
+        }
+    }
+
     #[test]
     fn enough_voters_stay_and_every_kind_of_change_comes() {
         let plan = plan();
         let mut chance = Chance::new(1, 1);
-        let roles = (1..=5).map(|id| (ServerId(id), Role::Voter)).collect();
-        let mut members = Members { roles, version: 7 };
+        let mut members = five_voters(7);
         let mut seen = Seen::default();
         let count = |counter: &mut u32, is_so: bool| *counter += u32::from(is_so);
         for _ in 0..1000 {

@@ -191,6 +191,15 @@ fn without_power(bench: &mut Bench) -> Box<dyn Stream> {
     caller
 }
 
+/// A caller who writes to a machine without power, and then reads: the error of it.
+fn writes_to_what_has_no_power(bench: &mut Bench) -> JoinHandle<std::io::ErrorKind> {
+    let mut caller = without_power(bench);
+    bench.spawn(async move {
+        caller.write_all(b"early").await.unwrap();
+        caller.read_u8().await.unwrap_err().kind()
+    })
+}
+
 #[test]
 fn a_machine_that_lost_its_power_says_so_when_it_is_asked() {
     for writes in [true, false] {
@@ -241,11 +250,7 @@ fn what_is_sent_to_a_machine_without_power_is_sent_again() {
 #[test]
 fn what_is_sent_again_takes_the_way_of_everything() {
     let mut bench = Bench::new();
-    let mut caller = without_power(&mut bench);
-    let using = bench.spawn(async move {
-        caller.write_all(b"early").await.unwrap();
-        caller.read_u8().await.unwrap_err().kind()
-    });
+    let using = writes_to_what_has_no_power(&mut bench);
     bench.go(100);
     bench.network.power_on(TWO);
     bench.network.cut(ONE, TWO);
@@ -269,11 +274,7 @@ fn what_is_sent_again_takes_the_way_of_everything() {
 #[test]
 fn what_is_sent_again_has_an_answer_in_the_end() {
     let mut bench = Bench::new();
-    let mut caller = without_power(&mut bench);
-    let using = bench.spawn(async move {
-        caller.write_all(b"early").await.unwrap();
-        caller.read_u8().await.unwrap_err().kind()
-    });
+    let using = writes_to_what_has_no_power(&mut bench);
     bench.go(100);
     let power = Power::default();
     bench.network.set_power(TWO, Some(power.clone()));

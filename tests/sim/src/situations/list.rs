@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zoolet_jute::{ErrorCode, EventType, Request, SessionId};
 
-use super::Facts;
+use super::{Facts, votes};
 use crate::faults::{Fault, Kind, Whom};
 use crate::history::{LockStep, What};
 
@@ -174,6 +174,10 @@ pub(super) const SITUATIONS: &[Situation] = &[
             let lines = asked.joining_servers.as_ref().or(asked.new_members.as_ref());
             refused.is_none() && lines.is_some_and(|lines| lines.contains(":observer"))
         })
+    }),
+    ("an observer becomes a voter again", |facts| {
+        let done = facts.reconfigs.iter().filter(|(_, refused)| refused.is_none());
+        votes::returned(done.map(|(asked, _)| asked))
     }),
     ("a whole list replaces the ensemble", |facts| {
         let mut changes = facts.reconfigs.iter();

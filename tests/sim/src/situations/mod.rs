@@ -5,6 +5,7 @@
 
 mod facts;
 mod list;
+mod votes;
 
 pub use self::facts::Facts;
 use self::list::SITUATIONS;
