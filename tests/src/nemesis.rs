@@ -169,6 +169,8 @@ pub struct Summary {
     unverified: usize,
     by_recipe: BTreeMap<Recipe, Judged>,
     violations: usize,
+    /// Runs that by themselves prove too little.
+    too_short: usize,
     handed_over_us: Vec<u64>,
     taken_over_us: Vec<u64>,
     failed: Vec<u64>,
@@ -200,12 +202,15 @@ impl Summary {
         for (recipe, judged) in &verdict.by_recipe {
             self.by_recipe.entry(*recipe).or_default().add(*judged);
         }
-        self.violations += verdict.violations.len();
         self.handed_over_us.extend(report.handed_over.micros());
         self.taken_over_us.extend(report.taken_over.micros());
         // One short run alone may prove nothing; all of them together have to.
-        let broken = verdict.violations.iter().filter(|it| it.promise != Promise::Proves);
-        let broken = broken.map(|violation| format!("seed {}: {violation}", report.seed));
+        let (too_little, broken): (Vec<_>, Vec<_>) =
+            verdict.violations.iter().partition(|it| it.promise == Promise::Proves);
+        self.too_short += usize::from(!too_little.is_empty());
+        self.violations += broken.len();
+        let broken =
+            broken.into_iter().map(|violation| format!("seed {}: {violation}", report.seed));
         let before = self.broken.len();
         self.broken.extend(broken.take(VIOLATIONS_SHOWN_MAX));
         if self.broken.len() > before {
@@ -276,6 +281,7 @@ impl Summary {
             "log": {"gaps": self.gaps, "grants_verified": self.verified,
                     "grants_unverified": self.unverified},
             "violations": self.violations,
+            "seeds_that_prove_too_little": self.too_short,
             "failed_seeds": self.failed,
             "handed_over": times(&self.handed_over_us),
             "taken_over": times(&self.taken_over_us),
@@ -297,7 +303,8 @@ impl fmt::Display for Summary {
             "{} seeds, {} s of {faults} faults, {grants} grants and {others} other turns; \
              handed over in {} (median), {} (99 %); {} wakes and {} hand-overs judged, these within \
              {:.1?}; taken over from the lost in {} (median), {} (99 %); {} stale writes refused; \
-             {} gaps in the log, {} grants verified, {} open; {} violations",
+             {} gaps in the log, {} grants verified, {} open; {} seeds prove too little by themselves; \
+             {} violations",
             self.seeds,
             self.seconds,
             ms(&self.handed_over_us, 500),
@@ -311,6 +318,7 @@ impl fmt::Display for Summary {
             self.gaps,
             self.verified,
             self.unverified,
+            self.too_short,
             self.violations,
         )?;
         if !self.failed.is_empty() {
