@@ -304,7 +304,7 @@ impl Suites {
 fn cargo_with_bugs(workspace: &Path, verb: &str) -> Result<Command, PlantedError> {
     let mut command = tools::cargo();
     command.current_dir(workspace).args([verb, "--workspace", "--quiet"]);
-    command.arg("--message-format=json").arg("--target-dir").arg(target_dir()?);
+    command.arg("--message-format=json-render-diagnostics").arg("--target-dir").arg(target_dir()?);
     command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
     Ok(command)
 }

@@ -252,6 +252,6 @@ fn chosen_by(bugs: &[Bug], choice: &str) -> Vec<Bug> {
         name => bug.name == name,
     };
     let found: Vec<Bug> = bugs.iter().filter(is_chosen).cloned().collect();
-    assert!(!found.is_empty(), "there is no bug {choice:?}");
+    assert!(!found.is_empty(), "no planted bug has the name {choice:?}");
     found
 }
