@@ -1,5 +1,6 @@
-# The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
-# from everywhere. `check` never writes to the work tree.
+# The verbs, most of which CI calls; its own `deny` leaves out the advisories, whose list is not
+# reachable from everywhere, and its build of the tests lints as `clippy` does. `check` never
+# writes to the work tree.
 
 .PHONY: check fmt clippy clippy_plain clippy_planted check_each doc deny package dist deb image packages test kazoo oracle kill9 faults bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
 

@@ -2,9 +2,12 @@
 
 from common import ROOT, Process, Suite, free_port, run, until
 
-# The profile of development, whose libraries are built already: what is tried is the packages' own
-# definition, the same for each profile.
-HOW = ("--locked", "--offline", "--debug", "--target-dir", ROOT / "target")
+# The profile of development, whose libraries are built already, and ours without optimizations: what is
+# tried is the packages' own definition, the same for each profile.
+# Those that Cargo.toml does not build without them anyway.
+PACKAGES = ("client", "history", "jute", "replica", "server", "storage")
+HOW = ("--locked", "--offline", "--debug", "--target-dir", ROOT / "target",
+       *(f"--config=profile.dev.package.zoolet-{package}.opt-level=0" for package in PACKAGES))
 
 
 def main():

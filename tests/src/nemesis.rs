@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zoolet_torture::{Judged, Lock, Promise, Recipe, Report, ServerFault};
+use zoolet_torture::{Judged, Lock, Promise, Recipe, Report, ServerFault, Violation};
 
 use crate::faults::netns::Lost;
 use crate::faults::netns_ensemble::NetnsEnsemble;
@@ -169,8 +169,8 @@ pub struct Summary {
     unverified: usize,
     by_recipe: BTreeMap<Recipe, Judged>,
     violations: usize,
-    /// Runs that by themselves prove too little.
-    too_short: usize,
+    /// Runs that prove too little by themselves.
+    inconclusive: usize,
     handed_over_us: Vec<u64>,
     taken_over_us: Vec<u64>,
     failed: Vec<u64>,
@@ -204,18 +204,20 @@ impl Summary {
         }
         self.handed_over_us.extend(report.handed_over.micros());
         self.taken_over_us.extend(report.taken_over.micros());
-        // One short run alone may prove nothing; all of them together have to.
-        let (too_little, broken): (Vec<_>, Vec<_>) =
-            verdict.violations.iter().partition(|it| it.promise == Promise::Proves);
-        self.too_short += usize::from(!too_little.is_empty());
+        self.judge(report.seed, &verdict.violations);
+    }
+
+    /// One short run alone may prove nothing; all of them together have to.
+    fn judge(&mut self, seed: u64, violations: &[Violation]) {
+        let (inconclusive, broken): (Vec<_>, Vec<_>) =
+            violations.iter().partition(|it| it.promise == Promise::Proves);
+        self.inconclusive += usize::from(!inconclusive.is_empty());
         self.violations += broken.len();
-        let broken =
-            broken.into_iter().map(|violation| format!("seed {}: {violation}", report.seed));
-        let before = self.broken.len();
-        self.broken.extend(broken.take(VIOLATIONS_SHOWN_MAX));
-        if self.broken.len() > before {
-            self.failed.push(report.seed);
+        if !broken.is_empty() {
+            self.failed.push(seed);
         }
+        let broken = broken.into_iter().map(|violation| format!("seed {seed}: {violation}"));
+        self.broken.extend(broken.take(VIOLATIONS_SHOWN_MAX));
     }
 
     /// The promises that were broken, with the seeds; the first few of each run.
@@ -281,7 +283,7 @@ impl Summary {
             "log": {"gaps": self.gaps, "grants_verified": self.verified,
                     "grants_unverified": self.unverified},
             "violations": self.violations,
-            "seeds_that_prove_too_little": self.too_short,
+            "inconclusive_seeds": self.inconclusive,
             "failed_seeds": self.failed,
             "handed_over": times(&self.handed_over_us),
             "taken_over": times(&self.taken_over_us),
@@ -303,8 +305,8 @@ impl fmt::Display for Summary {
             "{} seeds, {} s of {faults} faults, {grants} grants and {others} other turns; \
              handed over in {} (median), {} (99 %); {} wakes and {} hand-overs judged, these within \
              {:.1?}; taken over from the lost in {} (median), {} (99 %); {} stale writes refused; \
-             {} gaps in the log, {} grants verified, {} open; {} seeds prove too little by themselves; \
-             {} violations",
+             {} gaps in the log, {} grants verified, {} open; \
+             {} seeds prove too little by themselves; {} violations",
             self.seeds,
             self.seconds,
             ms(&self.handed_over_us, 500),
@@ -318,7 +320,7 @@ impl fmt::Display for Summary {
             self.gaps,
             self.verified,
             self.unverified,
-            self.too_short,
+            self.inconclusive,
             self.violations,
         )?;
         if !self.failed.is_empty() {
@@ -334,4 +336,20 @@ fn share(times_us: &[u64], per_mille: usize) -> u64 {
     sorted.sort_unstable();
     let last = sorted.len().saturating_sub(1);
     sorted.get(last * per_mille / 1000).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_proves_too_little_breaks_no_promise() {
+        let of = |promise| Violation { promise, what: String::new() };
+        let mut summary = Summary::default();
+        summary.judge(7, &[of(Promise::Proves)]);
+        summary.judge(8, &[of(Promise::Proves), of(Promise::InTurn), of(Promise::OneHolder)]);
+        summary.judge(9, &[]);
+        assert_eq!((summary.inconclusive, summary.violations), (2, 2));
+        assert_eq!((summary.failed.as_slice(), summary.broken().len()), (&[8][..], 2));
+    }
 }

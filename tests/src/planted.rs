@@ -300,12 +300,15 @@ impl Suites {
     }
 }
 
-/// A build of the workspace with the bugs in it, which says where what it has built lies.
+/// A build of the workspace with the bugs in it, which says where what it has built lies. The gate has
+/// clippy's driver build it.
 fn cargo_with_bugs(workspace: &Path, verb: &str) -> Result<Command, PlantedError> {
     let mut command = tools::cargo();
     command.current_dir(workspace).args([verb, "--workspace", "--quiet"]);
     command.arg("--message-format=json-render-diagnostics").arg("--target-dir").arg(target_dir()?);
-    command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
+    let lints = std::env::var_os("CLIPPY_DRIVER").is_some();
+    let wrapper = if lints { "tests/planted/clippy" } else { "tests/planted/rustc" };
+    command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join(wrapper));
     Ok(command)
 }
 

@@ -219,6 +219,14 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Cargo for a package that is not of this workspace: by the compiler itself, not by the one that the
+/// gate puts in its place, which lints.
+pub fn cargo_of_others() -> Command {
+    let mut command = cargo();
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CLIPPY_ARGS");
+    command
+}
+
 /// Builds an example of this workspace. It asks for the whole workspace, as the tests do: a package
 /// by itself may want other features, and then everything below it is compiled once more.
 pub fn example(name: &str) -> Result<Command, ToolError> {

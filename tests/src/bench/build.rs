@@ -26,6 +26,7 @@ pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchE
     let mut build = Command::new(cargo);
     build.args(["build", "--release", "--offline", "--package", "zoolet", "--target-dir"]);
     build.arg(target.path()).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    build.env_remove("RUSTC_WORKSPACE_WRAPPER");
     build.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let began = Instant::now();
     let status = build.status().map_err(|error| failed(error.to_string()))?;

@@ -35,7 +35,7 @@ fn program() -> Result<Command, ToolError> {
     ];
     let inputs = files.map(|file| source.join(file));
     let directory = tools::prepare_once("rust-client", &inputs, |directory| {
-        let mut cargo = tools::cargo();
+        let mut cargo = tools::cargo_of_others();
         tools::run(
             cargo.args(["build", "--locked", "--target-dir", "target"]).current_dir(directory),
         )

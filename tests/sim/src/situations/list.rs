@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zoolet_jute::{ErrorCode, EventType, Request, SessionId};
+use zoolet_jute::{ErrorCode, EventType, ReconfigRequest, Request, SessionId};
 
 use super::{Facts, votes};
 use crate::faults::{Fault, Kind, Whom};
@@ -176,8 +176,12 @@ pub(super) const SITUATIONS: &[Situation] = &[
         })
     }),
     ("an observer becomes a voter again", |facts| {
+        // In the end, one change makes all servers voters.
+        let is_last = |asked: &ReconfigRequest| {
+            asked.joining_servers.as_ref().is_some_and(|lines| lines.contains(','))
+        };
         let done = facts.reconfigs.iter().filter(|(_, refused)| refused.is_none());
-        votes::returned(done.map(|(asked, _)| asked))
+        votes::returned(done.map(|(asked, _)| asked).filter(|asked| !is_last(asked)))
     }),
     ("a whole list replaces the ensemble", |facts| {
         let mut changes = facts.reconfigs.iter();

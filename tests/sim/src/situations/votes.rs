@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use zoolet_jute::ReconfigRequest;
 
-/// Whether a server that one of these changes made an observer was made a voter by a later one, without
-/// leaving between.
+/// Whether a server that one of these changes made an observer was made a voter by a later one, and none
+/// of them between took it out.
 pub(super) fn returned<'a>(changes: impl Iterator<Item = &'a ReconfigRequest>) -> bool {
     let mut observers: BTreeSet<&str> = BTreeSet::new();
     for change in changes {
