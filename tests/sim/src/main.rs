@@ -8,11 +8,16 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Parser;
+use tikv_jemallocator::Jemalloc;
 use zoolet_sim::faults::Kind;
 use zoolet_sim::report::Report;
 use zoolet_sim::run::{self, Options};
 use zoolet_sim::swarm::{Child, Night, limit_processor_time, minimize, night};
 use zoolet_sim::{checks, situations, trace};
+
+/// As in the program of the server, for the same reason: a run takes a twentieth less with it.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The variable from which the process takes its chance.
 const SEED: &str = "ZOOLET_SIM_SEED";
