@@ -2,7 +2,7 @@
 # reachable from everywhere, and its build of the tests lints as `clippy` does. `check` never
 # writes to the work tree.
 
-.PHONY: check fmt clippy clippy_plain clippy_planted check_each doc deny package dist deb image packages test kazoo oracle kill9 faults bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
+.PHONY: check fmt clippy clippy_plain clippy_planted check_each doc deny package dist deb image packages test kazoo apache oracle kill9 faults bench instructions instructions_base power_cut lock_programs compare_locks golden partitions torture torture_languages planted planted_seeds fuzz fuzz_corpus sim chaos
 
 check: fmt clippy check_each doc deny
 
@@ -66,6 +66,11 @@ test:
 kazoo:
 	ZOOLET_TIER=kazoo cargo test --workspace --test kazoo_suite -- $(if $(SERVERS),on_$(SERVERS)) \
 		--nocapture --test-threads=1
+
+# The programs of foreign clients, the Rust client with its recipes, and zooletctl on Apache ZooKeeper.
+apache:
+	cargo build --workspace --bin zoolet --bin zooletctl
+	ZOOLET_TIER=apache cargo test --workspace --test foreign --test recipes --test ctl -- on_apache --nocapture
 
 # A million operations against the oracle; SEED=… replays.
 oracle:

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::Once;
 
 use thiserror::Error;
 
@@ -123,6 +124,19 @@ fn profile_dir() -> io::Result<PathBuf> {
 /// commas between them.
 pub fn is_tier(name: &str) -> bool {
     env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|tier| tier == name))
+}
+
+/// Whether `suite` is to run on Apache ZooKeeper, which proves a program, a suite or the Rust client rather
+/// than zoolet: in the tier `apache`, where every program of `needs` and those of Apache are there.
+pub fn is_due_on_apache(suite: &str, needs: &[&str]) -> Result<bool, ToolError> {
+    static SAID: Once = Once::new();
+    if is_tier("apache") {
+        return require_foreign(suite, &[needs, &["java", "mvn"]].concat());
+    }
+    SAID.call_once(|| {
+        announce("NOT RUN: suites of zoolet on Apache ZooKeeper are run by `make apache`");
+    });
+    Ok(false)
 }
 
 /// The number in a variable of the environment, such as the rounds of a longer run.

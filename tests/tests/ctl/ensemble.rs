@@ -26,7 +26,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
 
 /// The same on three of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
-    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+    if tools::is_due_on_apache(name, &[]).unwrap() {
         run(Servers::apache(), suite);
     }
 }

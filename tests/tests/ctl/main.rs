@@ -44,7 +44,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
 
 /// Runs a suite on a server of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
-    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+    if tools::is_due_on_apache(name, &[]).unwrap() {
         scenes::run(Servers::apache(), ROOT, suite).unwrap();
     }
 }

@@ -15,7 +15,9 @@ pub(crate) fn on_apache(
     needs: &[&str],
     program: impl FnOnce() -> Result<Command, ToolError>,
 ) {
-    if let Some(program) = built(suite, &[needs, &["java", "mvn"]].concat(), program) {
+    if tools::is_due_on_apache(suite, needs).unwrap()
+        && let Some(program) = built(suite, program)
+    {
         let interval = format!("-Dznode.container.checkIntervalMs={CONTAINERS_MS}");
         let mut servers = Servers::apache().servers(3).jvm_option(&interval).start().unwrap();
         run(program, &mut servers, "apache");
@@ -28,7 +30,9 @@ pub(crate) fn on_zoolet(
     needs: &[&str],
     program: impl FnOnce() -> Result<Command, ToolError>,
 ) {
-    if let Some(program) = built(suite, needs, program) {
+    if tools::require_foreign(suite, needs).unwrap()
+        && let Some(program) = built(suite, program)
+    {
         let zoolet = Servers::zoolet().servers(3);
         let zoolet = zoolet.property("znode.container.checkIntervalMs", CONTAINERS_MS);
         run(program, &mut zoolet.start().unwrap(), "zoolet");
@@ -36,14 +40,7 @@ pub(crate) fn on_zoolet(
 }
 
 /// The program; `None` where something is missing and may be.
-fn built(
-    suite: &str,
-    needs: &[&str],
-    program: impl FnOnce() -> Result<Command, ToolError>,
-) -> Option<Command> {
-    if !tools::require_foreign(suite, needs).unwrap() {
-        return None;
-    }
+fn built(suite: &str, program: impl FnOnce() -> Result<Command, ToolError>) -> Option<Command> {
     match program() {
         Ok(program) => Some(program),
         Err(error) => {

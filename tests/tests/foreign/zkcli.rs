@@ -1,7 +1,7 @@
 //! ZooKeeper's own command line through every command it has, as scripts with their answers.
 //!
-//! The answers were recorded from Apache ZooKeeper: `ZOOLET_RECORD=1 cargo test --workspace
-//! --test foreign zkcli::` writes them anew, and a person reads the diff.
+//! The answers were recorded from Apache ZooKeeper: `ZOOLET_TIER=apache ZOOLET_RECORD=1 cargo test
+//! --workspace --test foreign zkcli::` writes them anew, and a person reads the diff.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -25,7 +25,7 @@ const EVENTS_WHILE_RECORDING: Duration = Duration::from_millis(700);
 
 #[test]
 fn every_command_answers_as_recorded_on_apache() {
-    if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
+    if !tools::is_due_on_apache("zkcli", &[]).unwrap() {
         return;
     }
     let apache = Servers::apache().servers(3).property("enforceQuota", "true").start().unwrap();

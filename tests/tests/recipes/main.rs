@@ -44,7 +44,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
 
 /// Runs a suite on three servers of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
-    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+    if tools::is_due_on_apache(name, &[]).unwrap() {
         let (key, value) = REAPER;
         run(Servers::apache().jvm_option(&format!("-D{key}={value}")), suite);
     }

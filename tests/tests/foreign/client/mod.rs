@@ -44,7 +44,7 @@ fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
 
 /// The same with more properties.
 fn on_apache_with(name: &str, more: &[(&str, &str)], suite: impl AsyncFnOnce(Scene)) {
-    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+    if tools::is_due_on_apache(name, &[]).unwrap() {
         run(Servers::apache().jvm_option("-Dreadonlymode.enabled=true"), more, suite);
     }
 }
