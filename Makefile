@@ -69,7 +69,7 @@ kazoo:
 
 # The programs of foreign clients, the Rust client with its recipes, and zooletctl on Apache ZooKeeper.
 apache:
-	cargo build --workspace --bin zoolet --bin zooletctl
+	cargo build --workspace --bin zooletctl --example due
 	ZOOLET_TIER=apache cargo test --workspace --test foreign --test recipes --test ctl -- on_apache --nocapture
 
 # A million operations against the oracle; SEED=… replays.

@@ -2,9 +2,9 @@
 
 from common import ROOT, Process, Suite, free_port, run, until
 
-# The profile of development, whose libraries are built already, and ours without optimizations: what is
-# tried is the packages' own definition, the same for each profile.
-# Those that Cargo.toml does not build without them anyway.
+# The profile of development, whose libraries are built already, and all of ours without optimizations, also
+# those to which Cargo.toml gives some: what is tried is the packages' own definition, the same for each
+# profile.
 PACKAGES = ("client", "history", "jute", "replica", "server", "storage")
 HOW = ("--locked", "--offline", "--debug", "--target-dir", ROOT / "target",
        *(f"--config=profile.dev.package.zoolet-{package}.opt-level=0" for package in PACKAGES))

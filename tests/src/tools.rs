@@ -126,15 +126,15 @@ pub fn is_tier(name: &str) -> bool {
     env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|tier| tier == name))
 }
 
-/// Whether `suite` is to run on Apache ZooKeeper, which proves a program, a suite or the Rust client rather
-/// than zoolet: in the tier `apache`, where every program of `needs` and those of Apache are there.
+/// Whether `suite` runs on Apache `ZooKeeper`: in the tier `apache`, if Java, Maven and the programs of
+/// `needs` are installed, as [`require_foreign`] has it.
 pub fn is_due_on_apache(suite: &str, needs: &[&str]) -> Result<bool, ToolError> {
     static SAID: Once = Once::new();
     if is_tier("apache") {
         return require_foreign(suite, &[needs, &["java", "mvn"]].concat());
     }
     SAID.call_once(|| {
-        announce("NOT RUN: suites of zoolet on Apache ZooKeeper are run by `make apache`");
+        announce("NOT RUN: suites on Apache ZooKeeper are run by `make apache`");
     });
     Ok(false)
 }

@@ -24,7 +24,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     run(Servers::zoolet(), suite);
 }
 
-/// The same on three of Apache ZooKeeper, where there is a Java.
+/// The same on three of Apache ZooKeeper, in the tier `apache`.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     if tools::is_due_on_apache(name, &[]).unwrap() {
         run(Servers::apache(), suite);

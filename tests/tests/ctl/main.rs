@@ -42,7 +42,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     scenes::run(Servers::zoolet(), ROOT, suite).unwrap();
 }
 
-/// Runs a suite on a server of Apache ZooKeeper, where there is a Java.
+/// Runs a suite on a server of Apache ZooKeeper, in the tier `apache`.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     if tools::is_due_on_apache(name, &[]).unwrap() {
         scenes::run(Servers::apache(), ROOT, suite).unwrap();

@@ -9,7 +9,7 @@ use zoolet_tests::tools::{self, ToolError};
 /// How often containers are looked for, in ms: programs wait for their end.
 const CONTAINERS_MS: &str = "1000";
 
-/// Runs a program on Apache ZooKeeper, which proves the program.
+/// Runs a program on Apache ZooKeeper, which proves the program, in the tier `apache`.
 pub(crate) fn on_apache(
     suite: &str,
     needs: &[&str],

@@ -42,7 +42,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     run(Servers::zoolet().property(REAPER.0, REAPER.1), suite);
 }
 
-/// Runs a suite on three servers of Apache ZooKeeper, where there is a Java.
+/// Runs a suite on three servers of Apache ZooKeeper, in the tier `apache`.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     if tools::is_due_on_apache(name, &[]).unwrap() {
         let (key, value) = REAPER;

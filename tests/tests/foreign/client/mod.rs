@@ -37,7 +37,7 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     run(Servers::zoolet(), &[], suite);
 }
 
-/// Runs a suite on three servers of Apache ZooKeeper, where there is a Java.
+/// Runs a suite on three servers of Apache ZooKeeper, in the tier `apache`.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     on_apache_with(name, &[], suite);
 }
