@@ -1,6 +1,5 @@
 //! The program, as it is called: `make planted` runs it, too, with bugs in the servers.
 
-use std::env;
 use std::process::Command;
 
 /// What a short run takes: one server, one client, no faults to speak of.
@@ -8,9 +7,7 @@ const SHORT: [&str; 3] = ["--servers=1", "--clients=1", "--secs=1"];
 
 #[test]
 fn seeds_that_keep_all_promises_do_not_stop_a_night() {
-    // As this runs: the shell between cargo and the compiler of planted bugs drops names with a dash.
-    let program = env::var("CARGO_BIN_EXE_zoolet-sim").expect("cargo runs the tests");
-    let output = Command::new(program)
+    let output = Command::new(env!("CARGO_BIN_EXE_zoolet-sim"))
         .args(["--night=600", "--from=1", "--seeds=2", "--twice=0", "--stop-at=P"])
         .args(SHORT)
         .output()

@@ -141,11 +141,13 @@ impl Machine {
                 // All timers that were due meanwhile are due at once.
                 advance(target - now).await;
             }
-            if target <= Instant::now() {
-                // What has come, or is due, is done, though there is no time to wait for.
+            if target > Instant::now() {
+                // While it waits, all tasks have their turn, and timers fire one after the other.
+                sleep_until(target).await;
+            } else {
+                // There is nothing to wait for, and what has come is to be done all the same.
                 tokio::task::yield_now().await;
             }
-            sleep_until(target).await;
         });
         life.clock.set_mono_us(target_ms * 1000);
     }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::time::{Instant, sleep};
 use zoolet_client::{ClientOptions, CreateMode, Version};
 
 use super::*;
@@ -35,4 +37,70 @@ fn three_servers_elect_a_leader_and_serve_a_client() {
     world.run_until(SimTime::from_ms(15_000));
     assert_eq!(*done.lock().unwrap(), 1000);
     assert_eq!(world.leader(), Some(leader));
+}
+
+/// What a program has noted, each with its own time in milliseconds.
+type Notes = Arc<Mutex<Vec<(&'static str, u128)>>>;
+
+/// A machine whose program notes each message that it gets, and each of its timers, one in 7 ms.
+fn noting_machine() -> (Machine, UnboundedSender<()>, Notes) {
+    let (sender, mut messages) = mpsc::unbounded_channel();
+    let (mut machine, notes) = (Machine::new(), Notes::default());
+    let (of_messages, of_timers) = (Arc::clone(&notes), Arc::clone(&notes));
+    machine.start(|_| async move {
+        let begin = Instant::now();
+        tokio::spawn(async move {
+            loop {
+                sleep(Duration::from_millis(7)).await;
+                of_timers.lock().unwrap().push(("timer", begin.elapsed().as_millis()));
+            }
+        });
+        while messages.recv().await.is_some() {
+            of_messages.lock().unwrap().push(("message", begin.elapsed().as_millis()));
+        }
+    });
+    (machine, sender, notes)
+}
+
+fn times(notes: &Notes, name: &str) -> Vec<u128> {
+    notes.lock().unwrap().iter().filter(|(noted, _)| *noted == name).map(|(_, at)| *at).collect()
+}
+
+/// Also in those of a slow clock in which no millisecond passes.
+#[test]
+fn what_has_come_to_a_machine_is_done_in_its_next_step() {
+    for rate in [500_000, 900_000, TRUE_RATE, 1_100_000, 1_500_000] {
+        let (mut machine, sender, notes) = noting_machine();
+        machine.set_rate(rate);
+        for step in 1..=60 {
+            sender.send(()).unwrap();
+            machine.step(STEP);
+            assert_eq!(times(&notes, "message").len(), step, "rate {rate}");
+        }
+    }
+}
+
+#[test]
+fn timers_fire_at_their_time_of_a_clock_that_is_slow_or_fast_and_of_turns_that_are_rare() {
+    for (rate, turn_every) in [(900_000, 1), (1_500_000, 1), (TRUE_RATE, 3), (1_100_000, 5)] {
+        let (mut machine, _sender, notes) = noting_machine();
+        machine.set_rate(rate);
+        machine.set_turn_every(turn_every);
+        (0..60).for_each(|_| machine.step(STEP));
+        let expected: Vec<u128> = (1..=7).map(|number| number * 7).collect();
+        assert_eq!(times(&notes, "timer")[..7], expected, "rate {rate}, turn {turn_every}");
+    }
+}
+
+#[test]
+fn a_machine_that_stood_still_does_in_one_step_what_is_due_and_what_has_come() {
+    let (mut machine, sender, notes) = noting_machine();
+    machine.step(STEP);
+    machine.stop();
+    sender.send(()).unwrap();
+    (0..20).for_each(|_| machine.step(STEP));
+    assert_eq!(*notes.lock().unwrap(), []);
+    machine.go_on();
+    machine.step(STEP);
+    assert_eq!((times(&notes, "message"), times(&notes, "timer")), (vec![22], vec![22]));
 }
