@@ -93,7 +93,7 @@ fn timers_fire_at_their_time_of_a_clock_that_is_slow_or_fast_and_of_turns_that_a
 }
 
 #[test]
-fn a_machine_that_stood_still_does_in_one_step_what_is_due_and_what_has_come() {
+fn a_stopped_machine_does_in_one_step_what_is_due_and_what_has_come() {
     let (mut machine, sender, notes) = noting_machine();
     machine.step(STEP);
     machine.stop();
