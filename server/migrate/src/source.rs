@@ -114,11 +114,11 @@ impl<R: Read> Source<R> {
     /// Reads to the end. False if there is anything but zeros.
     pub(crate) fn is_zero_to_end(&mut self) -> Result<bool, MigrateError> {
         let mut is_zero = self.peeked.take().is_none_or(|byte| byte == 0);
-        let mut bytes = vec![0; STEP_BYTES];
+        let (mut bytes, zeros) = (vec![0; STEP_BYTES], vec![0; STEP_BYTES]);
         loop {
             match self.reader.read(&mut bytes) {
                 Ok(0) => return Ok(is_zero),
-                Ok(read) => is_zero &= bytes.iter().take(read).all(|byte| *byte == 0),
+                Ok(read) => is_zero &= zeros.starts_with(bytes.get(..read).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed(0, "the end of the log", error)),
             }

@@ -221,7 +221,7 @@ impl FileImage {
     }
 
     fn put(&mut self, number: u64, sector: Sector) {
-        let is_zero = sector.iter().all(|byte| *byte == 0);
+        let is_zero = *sector == [0; SECTOR_BYTES];
         if is_zero && self.sector(number).is_none() {
             return;
         }
