@@ -115,8 +115,11 @@ impl Queue {
             let mode = CreateMode::PersistentSequential;
             let put = async {
                 if planted!("lost-puts-are-repeated") {
-                    let create = || shared.client.create(&path, &data, mode);
-                    return retry_transient(&shared.client, create).await.map(drop);
+                    let put = || {
+                        let transaction = shared.client.transaction();
+                        transaction.create(&path, &data, Acl::open(), mode).commit()
+                    };
+                    return retry_transient(&shared.client, put).await.map(drop);
                 }
                 let marker = &shared.marker;
                 marker
