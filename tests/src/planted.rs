@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::thread;
@@ -30,8 +31,9 @@ const OUTPUT_SHOWN: usize = 3000;
 pub const SIMULATOR: &str = "simulator";
 /// How many seeds the simulator runs from the first on, if no promise is broken.
 pub const SEEDS_MAX: u64 = 4;
+const FIRST_SEEDS: RangeInclusive<u64> = 1..=SEEDS_MAX;
 /// What the simulator is called with, beside what the catalog says.
-const SIMULATOR_ARGUMENTS: [&str; 4] = ["--night=3600", "--from=1", "--jobs=1", "--twice=0"];
+const SIMULATOR_ARGUMENTS: [&str; 3] = ["--night=3600", "--jobs=1", "--twice=0"];
 
 /// Why a bug was not found, or could not be planted.
 #[derive(Debug, Error)]
@@ -40,6 +42,8 @@ pub enum PlantedError {
     Catalog(String),
     #[error("no suite {0:?} was built")]
     NoSuite(String),
+    #[error("two suites are named {0:?}, in {1} and {2}: rename one")]
+    TwoSuites(String, String, String),
     #[error("cannot run it: {0}")]
     Io(#[from] io::Error),
     #[error("the suites cannot be built:\n{0}")]
@@ -54,6 +58,8 @@ pub enum PlantedError {
     OtherReason { missing: String, output: String },
     #[error("the suite fails without any bug; it ended with:\n{0}")]
     Unsound(String),
+    #[error("NOT FOUND: seed {0} breaks a promise without the bug, too; it ended with:\n{1}")]
+    UnsoundSeed(u64, String),
 }
 
 /// A bug and the suite that must find it.
@@ -88,12 +94,13 @@ impl Bug {
         self.finds.first().and_then(|text| text.split(':').next()).unwrap_or_default()
     }
 
-    /// What its suite is called with.
-    fn arguments(&self) -> Vec<String> {
+    /// What its suite is called with, the simulator with these seeds.
+    fn arguments(&self, seeds: RangeInclusive<u64>) -> Vec<String> {
         let mut arguments = self.tests.clone();
         if self.is_for_the_simulator() {
             arguments.extend(SIMULATOR_ARGUMENTS.map(str::to_owned));
-            arguments.push(format!("--seeds={SEEDS_MAX}"));
+            arguments.push(format!("--from={}", seeds.start()));
+            arguments.push(format!("--seeds={}", seeds.count()));
             arguments.push(format!("--stop-at={}", self.promise()));
         }
         arguments
@@ -189,7 +196,9 @@ impl Suites {
             (switch::REACHED, reached.to_str().unwrap_or_default()),
         ];
         let start = Instant::now();
-        let (status, output) = self.run(bug, &planted, limit, scratch)?;
+        let arguments = bug.arguments(FIRST_SEEDS);
+        let (status, output) = self.run(bug, &arguments, &planted, limit, scratch)?;
+        let took = start.elapsed();
         let Some(status) = status else { return Err(PlantedError::Late(limit, end_of(&output))) };
         if status.success() {
             return Err(PlantedError::Passed);
@@ -197,11 +206,24 @@ impl Suites {
         if !reached.exists() {
             return Err(PlantedError::NotReached(end_of(&output)));
         }
-        match bug.finds.iter().find(|text| !has_line(&output, text)) {
-            Some(missing) => {
-                Err(PlantedError::OtherReason { missing: missing.clone(), output: end_of(&output) })
-            }
-            None => Ok(Found { took: start.elapsed(), seed: seed_of(&output) }),
+        if let Some(missing) = bug.finds.iter().find(|text| !has_line(&output, text)) {
+            let (missing, output) = (missing.clone(), end_of(&output));
+            return Err(PlantedError::OtherReason { missing, output });
+        }
+        let seed = seed_of(&output);
+        if let Some(seed) = seed {
+            self.check_seed(bug, seed, scratch)?;
+        }
+        Ok(Found { took, seed })
+    }
+
+    /// Runs the seed that has found the bug without it: if it breaks a promise all the same, its
+    /// failure shows nothing.
+    fn check_seed(&self, bug: &Bug, seed: u64, scratch: &Path) -> Result<(), PlantedError> {
+        let limit = Duration::from_secs(bug.seconds);
+        match self.run(bug, &bug.arguments(seed..=seed), &[], limit, scratch)? {
+            (Some(status), _) if status.success() => Ok(()),
+            (_, output) => Err(PlantedError::UnsoundSeed(seed, end_of(&output))),
         }
     }
 
@@ -209,7 +231,7 @@ impl Suites {
     pub fn passes(&self, bug: &Bug, scratch: &Path) -> Result<Duration, PlantedError> {
         let start = Instant::now();
         let limit = Duration::from_secs(bug.seconds) * 4;
-        match self.run(bug, &[], limit, scratch)? {
+        match self.run(bug, &bug.arguments(FIRST_SEEDS), &[], limit, scratch)? {
             (Some(status), _) if status.success() => Ok(start.elapsed()),
             (_, output) => Err(PlantedError::Unsound(end_of(&output))),
         }
@@ -219,6 +241,7 @@ impl Suites {
     fn run(
         &self,
         bug: &Bug,
+        arguments: &[String],
         planted: &[(&str, &str)],
         limit: Duration,
         scratch: &Path,
@@ -228,7 +251,7 @@ impl Suites {
         let path = scratch.join(format!("{}.out", bug.name));
         let file = File::create(&path)?;
         let mut command = Command::new(&suite.executable);
-        command.current_dir(&suite.directory).args(bug.arguments());
+        command.current_dir(&suite.directory).args(arguments);
         command.env_remove(switch::BUG);
         command.envs(bug.env.iter().map(|(name, value)| (name, value)));
         command.envs(planted.iter().copied());
@@ -294,5 +317,15 @@ mod tests {
         assert!(has_line(output, "BROKEN K8 … /latch"));
         assert!(!has_line(output, "BROKEN K3 … /latch"), "they are in two lines");
         assert!(!has_line(output, "/latch … BROKEN K8"), "they are the other way round");
+    }
+
+    #[test]
+    fn the_simulator_is_called_with_seeds_and_a_promise() {
+        let finds = vec!["BROKEN P1 same log: … differ".to_owned()];
+        let bug = Bug { suite: SIMULATOR.to_owned(), finds, ..Bug::default() };
+        let arguments = |seeds| bug.arguments(seeds).split_off(SIMULATOR_ARGUMENTS.len());
+        let stop_at = "--stop-at=BROKEN P1 same log";
+        assert_eq!(arguments(FIRST_SEEDS), ["--from=1", "--seeds=4", stop_at]);
+        assert_eq!(arguments(3..=3), ["--from=3", "--seeds=1", stop_at]);
     }
 }

@@ -31,7 +31,7 @@ const WITHOUT_SUITES: [&str; 10] = [
 ];
 
 /// A suite as cargo has built it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Suite {
     pub(super) executable: PathBuf,
     /// Where cargo runs it.
@@ -64,8 +64,7 @@ pub(super) fn build(
         program.args(["--bin", SIMULATOR_PROGRAM, "--example", EXAMPLE_OF_SUITES]);
         text += &output_of(&mut program)?;
     }
-    let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(messages.filter_map(|message| suite_of(&message)).collect())
+    suites_of(&text)
 }
 
 /// A build of the workspace with the bugs in it, which says where what it has built lies. The gate has
@@ -134,6 +133,20 @@ fn output_of(command: &mut Command) -> Result<String, PlantedError> {
     Err(PlantedError::Build(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
+/// The suites in what cargo says about a build. Two with one name would stand for each other.
+fn suites_of(messages: &str) -> Result<BTreeMap<String, Suite>, PlantedError> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut by_name = BTreeMap::<String, Suite>::new();
+    for (name, suite) in messages.filter_map(|message| suite_of(&message)) {
+        if let Some(other) = by_name.get(&name).filter(|other| **other != suite) {
+            let [one, two] = [other, &suite].map(|it| it.directory.display().to_string());
+            return Err(PlantedError::TwoSuites(name, one, two));
+        }
+        by_name.insert(name, suite);
+    }
+    Ok(by_name)
+}
+
 fn suite_of(message: &Value) -> Option<(String, Suite)> {
     let is_test = message.pointer("/profile/test")?.as_bool()?;
     let executable = PathBuf::from(message.get("executable")?.as_str()?);
@@ -144,4 +157,40 @@ fn suite_of(message: &Value) -> Option<(String, Suite)> {
     let is_simulator = !is_test && is_bin && name == SIMULATOR_PROGRAM;
     let name = if is_simulator { SIMULATOR.to_owned() } else { name };
     (is_simulator || is_test && !is_bin).then_some((name, Suite { executable, directory }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What cargo says about a target that it has built.
+    fn built(package: &str, target: &str, kind: &str, is_test: bool) -> String {
+        json!({
+            "reason": "compiler-artifact",
+            "manifest_path": format!("/{package}/Cargo.toml"),
+            "target": { "name": target, "kind": [kind] },
+            "profile": { "test": is_test },
+            "executable": format!("/target/{package}-{target}"),
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn a_suite_is_a_test_or_the_simulator_and_has_a_name_of_its_own() {
+        let builds = [
+            built("client", "session", "test", true),
+            built("client", "session", "test", true),
+            built("sim", "zoolet-sim", "bin", false),
+            built("server", "zoolet", "bin", true),
+        ];
+        let suites = suites_of(&builds.join("\n")).unwrap();
+        assert_eq!(suites.keys().collect::<Vec<_>>(), ["session", SIMULATOR]);
+
+        let two =
+            [built("client", "recipes", "test", true), built("tests", "recipes", "test", true)];
+        let error = suites_of(&two.join("\n")).unwrap_err().to_string();
+        assert_eq!(error, "two suites are named \"recipes\", in /client and /tests: rename one");
+    }
 }
