@@ -124,15 +124,20 @@ fn bugs_are_chosen_by_names_and_groups() {
     }
 }
 
+/// A name that only one of both has would never be due.
 #[test]
-fn the_gate_has_a_tier_for_each_group() {
+fn the_gate_has_a_day_for_each_tier_and_for_each_group() {
     let gate = fs::read_to_string(workspace().join(".ci/run")).unwrap();
     let groups = gate.lines().find_map(|line| line.strip_prefix("groups=(")).unwrap();
-    let names = groups.trim_end_matches(')').split([' ', ',']);
-    let mut planted: Vec<&str> = names.filter_map(|name| name.strip_prefix("planted_")).collect();
-    planted.sort_unstable();
-    let numbers: Vec<String> = (0..GROUPS).map(|number| number.to_string()).collect();
-    assert_eq!(planted, numbers);
+    let mut due: Vec<String> =
+        groups.trim_end_matches(')').split([' ', ',']).map(str::to_owned).collect();
+    let after = |word| gate.split(word).skip(1).filter_map(|rest| rest.split_whitespace().next());
+    let asked = after("\ntier ").chain(after("if is_due ")).map(|name| name.trim_matches(';'));
+    let mut tiers: BTreeSet<String> =
+        asked.filter(|name| !name.starts_with('"')).map(str::to_owned).collect();
+    tiers.extend((0..GROUPS).map(|number| format!("planted_{number}")));
+    due.sort_unstable();
+    assert_eq!(due, tiers.into_iter().collect::<Vec<_>>());
 }
 
 #[test]
