@@ -1,6 +1,7 @@
 //! The course of a contest.
 
 use std::io;
+use std::mem;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -118,6 +119,8 @@ struct Contest {
     turns: Vec<u64>,
     /// How long after the victim's death another had what it had held.
     regained: Vec<Option<Duration>>,
+    /// Those that hold a permit until others have regained the dead one's.
+    kept: Vec<Contender>,
     done: bool,
 }
 
@@ -150,6 +153,7 @@ impl Contest {
             ready: 0,
             turns: vec![0; groups.len() * 3],
             regained: vec![None; groups.len()],
+            kept: Vec::new(),
             done: false,
         })
     }
@@ -179,7 +183,7 @@ impl Contest {
             }
             Ok((_, Event::Ended)) => Ok(()),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let turns = format!("turns {:?}\n", self.turns);
+                let turns = format!("turns {:?}, regained {:?}\n", self.turns, self.regained);
                 Err(ContestError::TooLong(CONTEST_MAX, what, turns + &self.errors(LIVING)))
             }
         }
@@ -231,10 +235,27 @@ impl Contest {
             *regained = Some(after);
         }
         if who.process == LIVING {
-            self.answer(who)?;
+            self.kept.push(who);
         }
         // The victim never receives an answer: it dies with what it holds.
-        Ok(())
+        self.answer_kept()
+    }
+
+    /// Answers those whose turn goes on. While a dead one has a permit of a semaphore, the holder of the
+    /// other keeps it: that the first is free again shows when two of the living hold one, and where
+    /// turns are short and servers busy they may never do so by themselves.
+    fn answer_kept(&mut self) -> Result<(), ContestError> {
+        let victim_is_dead = self.programs.len() == VICTIM;
+        let is_awaited = |who: &Contender| {
+            let place = place(*who);
+            victim_is_dead
+                && self.groups.get(place).is_some_and(|it| it.permits == SEMAPHORE_PERMITS)
+                && self.regained.get(place).is_some_and(Option::is_none)
+        };
+        let (kept, go_on): (Vec<_>, Vec<_>) =
+            mem::take(&mut self.kept).into_iter().partition(is_awaited);
+        self.kept = kept;
+        go_on.into_iter().try_for_each(|who| self.answer(who))
     }
 
     /// A holder writes to what the lock guards, which accepts it: no other has shown a token since.
