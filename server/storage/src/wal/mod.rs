@@ -6,6 +6,7 @@
 //!
 //! What is not here: what the entries mean, and when to cut or purge the log.
 
+mod changed_bit;
 mod format;
 mod queue;
 mod recovery;

@@ -5,6 +5,8 @@
 //!
 //! - A later batch in the same segment, or a later segment, proves that this one was durable.
 //! - The first batch of a segment was durable before the segment got its name.
+//! - A batch that is whole but for one bit was written as a whole, unless only zeros are behind that
+//!   bit in its sector: a write that was cut short lacks the ends of sectors.
 //! - Otherwise it was never acknowledged, and the log ends before it.
 //!
 //! The last batch that does read may still be unsynced: a server that was killed leaves it in the
@@ -21,9 +23,10 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use crc32c::crc32c;
 
+use super::changed_bit::changed_bit;
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, HeaderError, Record, SECTOR_BYTES,
-    SEGMENT_HEADER_BYTES, SegmentHeader, segment_number, segment_path,
+    SEGMENT_HEADER_BYTES, SegmentHeader, round_up_to_sector, segment_number, segment_path,
 };
 use super::segment::Segment;
 use super::state::{LogPosition, LogState};
@@ -189,6 +192,12 @@ impl Replay {
                     return Err(StorageError::corrupt(path, offset, what));
                 }
                 Found::Nothing => {
+                    let changed = find_changed_bit(segment, bytes, offset, number)?;
+                    if let Some(at) = changed.filter(|_| !planted!("changed-bit-ends-the-log")) {
+                        let what =
+                            format!("a bit has changed; the rest of batch {number} is whole");
+                        return Err(StorageError::corrupt(path, at, what));
+                    }
                     self.torn = search_later_batch(segment, bytes, offset, number)?;
                     break;
                 }
@@ -303,33 +312,113 @@ fn read_batch(
     offset: u64,
     number: u64,
 ) -> Result<Found, StorageError> {
-    let Segment { path, file, header } = segment;
-    let mut start = [0; BATCH_HEADER_BYTES];
-    if offset + start.len() as u64 > segment_bytes {
+    let Some(start) = read_header(segment, segment_bytes, offset)? else {
         return Ok(Found::Nothing);
-    }
-    read(&**file, path, &mut start, offset)?;
-    let Some((batch, checksum)) = BatchHeader::decode(header.salt, &start) else {
+    };
+    let Some((batch, checksum)) = BatchHeader::decode(segment.header.salt, &start) else {
         return Ok(Found::Nothing);
     };
     if batch.number != number {
         let what = format!("batch {} is in the place of batch {number}", batch.number);
         return Ok(Found::Wrong(what));
     }
-    let body_offset = offset + start.len() as u64;
-    if body_offset + u64::from(batch.body_bytes) > segment_bytes {
+    let Some(body) = read_body(segment, segment_bytes, offset, &batch)? else {
         return Ok(Found::Wrong(format!("batch {number} does not end inside the file")));
-    }
-    let body_bytes = usize::try_from(batch.body_bytes)
-        .map_err(|_| StorageError::refused("a batch does not fit into memory"))?;
-    let mut body = vec![0; body_bytes];
-    read(&**file, path, &mut body, body_offset)?;
+    };
     if crc32c(&body) != batch.body_checksum && !planted!("log-checksum-ignored") {
         return Ok(Found::Nothing);
     }
     match decode_records(Bytes::from(body), batch.records) {
         Some(records) => Ok(Found::RecordBatch(RecordBatch { header: batch, checksum, records })),
         None => Ok(Found::Wrong(format!("the records of batch {number} are inconsistent"))),
+    }
+}
+
+/// Returns the bytes in the place of a batch's header; `None` behind the end of the segment.
+fn read_header(
+    Segment { path, file, .. }: &Segment,
+    segment_bytes: u64,
+    offset: u64,
+) -> Result<Option<[u8; BATCH_HEADER_BYTES]>, StorageError> {
+    let mut start = [0; BATCH_HEADER_BYTES];
+    if offset + start.len() as u64 > segment_bytes {
+        return Ok(None);
+    }
+    read(&**file, path, &mut start, offset)?;
+    Ok(Some(start))
+}
+
+/// Returns the records of a batch as they stand there; `None` if the segment ends before they do.
+fn read_body(
+    Segment { path, file, .. }: &Segment,
+    segment_bytes: u64,
+    offset: u64,
+    batch: &BatchHeader,
+) -> Result<Option<Vec<u8>>, StorageError> {
+    let body_offset = offset + BATCH_HEADER_BYTES as u64;
+    if body_offset + u64::from(batch.body_bytes) > segment_bytes {
+        return Ok(None);
+    }
+    let body_bytes = usize::try_from(batch.body_bytes)
+        .map_err(|_| StorageError::refused("a batch does not fit into memory"))?;
+    let mut body = vec![0; body_bytes];
+    read(&**file, path, &mut body, body_offset)?;
+    Ok(Some(body))
+}
+
+/// Returns in which byte of the file one bit has changed, if all else of a batch that cannot be read
+/// is as it was written. To be taken for that, what is left of a write that was cut short would have
+/// to fit to two checksums, each of 32 bits.
+fn find_changed_bit(
+    segment: &Segment,
+    segment_bytes: u64,
+    offset: u64,
+    number: u64,
+) -> Result<Option<u64>, StorageError> {
+    let Some(at) = find_odd_bit(segment, segment_bytes, offset, number)? else { return Ok(None) };
+    // The last bit that was set in its sector, and is not, is also what such a write can lack.
+    let sector_end = round_up_to_sector(at + 1);
+    let mut rest = vec![0; usize::try_from(sector_end - at).unwrap_or(0)];
+    read(&*segment.file, &segment.path, &mut rest, at)?;
+    Ok((!EMPTY_SECTOR.starts_with(&rest)).then_some(at))
+}
+
+/// Returns in which byte of the file there is a bit with whose change a batch is whole.
+fn find_odd_bit(
+    segment: &Segment,
+    segment_bytes: u64,
+    offset: u64,
+    number: u64,
+) -> Result<Option<u64>, StorageError> {
+    let salt = segment.header.salt;
+    let Some(mut start) = read_header(segment, segment_bytes, offset)? else { return Ok(None) };
+    if let Some((batch, _)) = BatchHeader::decode(salt, &start) {
+        let Some(mut body) = read_body(segment, segment_bytes, offset, &batch)? else {
+            return Ok(None);
+        };
+        let Some((at, mask)) = changed_bit(&body, batch.body_checksum) else { return Ok(None) };
+        flip(&mut body, at, mask);
+        let is_whole = decode_records(Bytes::from(body), batch.records).is_some();
+        return Ok(is_whole.then_some(offset + (BATCH_HEADER_BYTES + at) as u64));
+    }
+    for bit in 0..8 * BATCH_HEADER_BYTES {
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        flip(&mut start, at, mask);
+        let batch = BatchHeader::decode(salt, &start).map(|(batch, _)| batch);
+        flip(&mut start, at, mask);
+        if let Some(batch) = batch.filter(|batch| batch.number == number)
+            && let Some(body) = read_body(segment, segment_bytes, offset, &batch)?
+            && crc32c(&body) == batch.body_checksum
+        {
+            return Ok(Some(offset + at as u64));
+        }
+    }
+    Ok(None)
+}
+
+fn flip(bytes: &mut [u8], at: usize, mask: u8) {
+    if let Some(byte) = bytes.get_mut(at) {
+        *byte ^= mask;
     }
 }
 
