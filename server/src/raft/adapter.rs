@@ -9,19 +9,21 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
-use openraft::raft::TransferLeaderRequest;
+use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use zoolet_storage::{LogIndex, SnapshotReader, Wal};
 
 use super::acks::Acks;
-use super::codec::{self, meta_of};
+use super::codec::{self, AppendMessage, meta_of};
 use super::log_store::LogStore;
 use super::network::Network;
 use super::signals::PeerSignals;
 use super::state_machine::{StateMachine, WrittenSnapshot};
-use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
+use super::types::{
+    Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of, term_of,
+};
 use crate::consensus::{
     Append, Applier, Consensus, ConsensusStatus, Follower, LaterAnswer, LeaderVote, Leadership,
     MemberNode, MembershipChange, ProposalOutcome, RaftView, Term,
@@ -114,8 +116,22 @@ pub(crate) async fn start(
     let raft = raft.map_err(text)?;
     let (published, status) = watch::channel(ConsensusStatus::default());
     // It ends with openraft, whose end it reports.
-    tokio::spawn(fatal.finite("metrics of the log", publish_status(raft.clone(), published)));
-    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, status, acks }))
+    tokio::spawn(
+        fatal.clone().finite("metrics of the log", publish_status(raft.clone(), published)),
+    );
+    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, status, acks, fatal }))
+}
+
+/// What a server says that lacks an entry which it had. Whatever else it has promised may be gone as
+/// well, so it must not go on.
+fn entry_is_gone(entry: &LogId, leader: NodeId) -> String {
+    format!(
+        "the log is damaged: it ends before entry {} of term {}, which this server has acknowledged \
+         to server {}; the disk has lost it, or an older copy of the directory was put back",
+        entry.index,
+        term_of(entry),
+        leader.server()
+    )
 }
 
 fn text(error: impl Display) -> String {
@@ -173,6 +189,8 @@ struct OpenRaft {
     written: WrittenSnapshot,
     status: watch::Receiver<ConsensusStatus>,
     acks: Arc<Acks>,
+    /// Receives why this server must not go on.
+    fatal: Fatal,
 }
 
 impl Consensus for OpenRaft {
@@ -283,7 +301,8 @@ impl Consensus for OpenRaft {
     }
 
     fn append(&self, mut message: Reader) -> io::Result<Append> {
-        let ((suspects_quorum, request), raft) = (message.append_request()?, self.raft.clone());
+        let AppendMessage { suspects_quorum, is_prev_taken, request } = message.append_message()?;
+        let (raft, fatal) = (self.raft.clone(), self.fatal.clone());
         let entries = request.entries.iter().map(|entry| &entry.log_id);
         let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
         Ok(Append {
@@ -292,7 +311,16 @@ impl Consensus for OpenRaft {
             positions: positions.collect(),
             take: Box::new(move || {
                 Box::pin(async move {
+                    let (leader, prev) = (request.vote.leader_id, request.prev_log_id);
                     let response = raft.append_entries(request).await.ok()?;
+                    if response == AppendEntriesResponse::Conflict
+                        && is_prev_taken
+                        && !planted!("lost-entries-are-overlooked")
+                        && let Some(prev) = prev
+                    {
+                        fatal.report(entry_is_gone(&prev, leader.voted_for));
+                        return None;
+                    }
                     Some(codec::encode_append_response(&response))
                 })
             }),

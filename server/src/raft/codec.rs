@@ -32,6 +32,16 @@ const SNAPSHOT_VERSION: u8 = 2;
 /// Between the answers to an append: it was not taken.
 const APPEND_REFUSED: u8 = 4;
 
+/// A leader's append, and what it says besides.
+#[derive(Debug)]
+pub(super) struct AppendMessage {
+    /// Whether the leader suspects that it has lost its quorum.
+    pub suspects_quorum: bool,
+    /// Whether the follower has told this leader that it has the entry before those of the append.
+    pub is_prev_taken: bool,
+    pub request: AppendEntriesRequest<TypeConfig>,
+}
+
 /// The kinds of log entries.
 pub(super) mod kind {
     pub(crate) const BLANK: u8 = 0;
@@ -77,17 +87,17 @@ impl Reader {
         decode_entry(log_id(term, index), kind, self.kept_bytes()?)
     }
 
-    /// Returns whether the leader suspects that it has lost its quorum, and the request.
-    pub(super) fn append_request(
-        &mut self,
-    ) -> io::Result<(bool, AppendEntriesRequest<TypeConfig>)> {
+    pub(super) fn append_message(&mut self) -> io::Result<AppendMessage> {
         let suspects_quorum = self.u8()? != 0;
         let (vote, prev_log_id, leader_commit) = (self.vote()?, self.log_id()?, self.log_id()?);
         let mut entries = Vec::new();
         for _ in 0..self.u32()? {
             entries.push(self.entry()?);
         }
-        Ok((suspects_quorum, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
+        // A release that does not know of it sends nothing here.
+        let is_prev_taken = !self.0.is_empty() && self.u8()? != 0;
+        let request = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit };
+        Ok(AppendMessage { suspects_quorum, is_prev_taken, request })
     }
 
     pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
@@ -228,8 +238,10 @@ pub(super) fn encode_snapshot_meta(founding: u64, meta: &SnapshotMeta) -> Bytes 
     out.freeze()
 }
 
-pub(super) fn encode_append_request(
+/// Writes what [`AppendMessage`] holds.
+pub(super) fn encode_append_message(
     suspects_quorum: bool,
+    is_prev_taken: bool,
     request: &AppendEntriesRequest<TypeConfig>,
 ) -> Bytes {
     let mut out = BytesMut::new();
@@ -245,6 +257,7 @@ pub(super) fn encode_append_request(
         out.put_u8(kind);
         put_bytes(&mut out, &body);
     }
+    out.put_u8(u8::from(is_prev_taken));
     out.freeze()
 }
 

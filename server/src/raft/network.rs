@@ -160,15 +160,26 @@ impl PeerClient {
         };
         let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
         let suspects_quorum = self.network.signals.suspects_quorum();
-        let body = codec::encode_append_request(suspects_quorum, request);
         let (acks, target, term) =
             (Arc::clone(&self.network.acks), self.target, Term(request.vote.leader_id.term));
+        let prev = request.prev_log_id;
+        let is_prev_taken =
+            prev.is_some_and(|prev| acks.has_taken(target, term, LogIndex(prev.index)));
+        let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+        let body = codec::encode_append_message(suspects_quorum, is_prev_taken, request);
         let (sent_at, answer) = (Instant::now(), self.call(call, body, timeout));
         async move {
             let response = answer.await?.append_response().map_err(|error| network(&error))?;
-            if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
-                acks.note(target, term, sent_at);
-            }
+            let taken = match &response {
+                AppendEntriesResponse::Success => last,
+                AppendEntriesResponse::PartialSuccess(through) => *through,
+                AppendEntriesResponse::Conflict if is_prev_taken => {
+                    return Err(has_lost_entries(&acks, target, prev));
+                }
+                AppendEntriesResponse::Conflict => None,
+                AppendEntriesResponse::HigherVote(_) => return Ok(response),
+            };
+            acks.note(target, term, sent_at, taken.map(|taken| LogIndex(taken.index)));
             Ok(response)
         }
     }
@@ -177,7 +188,7 @@ impl PeerClient {
     fn announce(&self, request: &AppendEntriesRequest<TypeConfig>) {
         if let Some(link) = self.network.links.to(self.target, self.lane) {
             let suspects_quorum = self.network.signals.suspects_quorum();
-            let body = codec::encode_append_request(suspects_quorum, request);
+            let body = codec::encode_append_message(suspects_quorum, false, request);
             // If it has proposed something its clients wait for the commit.
             let is_urgent = self.network.signals.has_proposed(self.target.server());
             let urgency = if is_urgent { Urgency::Now } else { Urgency::AfterOthers };
@@ -230,9 +241,13 @@ impl PeerClient {
             let error = io::Error::other(format!("server {server} cannot take a snapshot now"));
             return Err(Unreachable::new(&error).into());
         }
-        let vote = answer.vote().map_err(|error| network(&error))?;
+        let answered = answer.vote().map_err(|error| network(&error))?;
+        if answered == vote {
+            let term = Term(vote.leader_id.term);
+            self.network.acks.note_snapshot(self.target, term, name.index);
+        }
         self.network.snapshots.note_sent();
-        Ok(SnapshotResponse::new(vote))
+        Ok(SnapshotResponse::new(answered))
     }
 }
 
@@ -248,6 +263,17 @@ async fn next_chunk(
         (reader, chunk)
     });
     reading.await.map_err(|error| NetworkError::new(&error).into())
+}
+
+/// The failure of an append to a follower that has lost what it had: openraft would never send it again
+/// what it lacks, and with its assertions it would end the leader.
+fn has_lost_entries(acks: &Acks, node: NodeId, entry: Option<LogId>) -> Failure {
+    let (server, index) = (node.server(), entry.map(|entry| entry.index));
+    if acks.note_loss(node) {
+        tracing::error!(server, index, "a server has lost an entry that it had acknowledged");
+    }
+    let error = io::Error::other(format!("server {server} has lost entries of its log"));
+    RPCError::Unreachable(Unreachable::new(&error))
 }
 
 fn network(error: &io::Error) -> Failure {

@@ -21,7 +21,7 @@ use crate::peer::{
     Service, Target,
 };
 use crate::raft::acks::Acks;
-use crate::raft::codec;
+use crate::raft::codec::{self, AppendMessage};
 use crate::raft::network::Network;
 use crate::raft::types::{LogEntry, TypeConfig, log_id};
 use crate::snapshots::Snapshots;
@@ -38,13 +38,17 @@ struct Follower {
     /// The last index of each append, and how many entries it has.
     received: Mutex<Vec<(u64, usize)>>,
     permits: Arc<Semaphore>,
+    /// What each append says of the entry before its own.
+    prev_taken: Mutex<Vec<bool>>,
     /// What is answered to the append with this last index; success to all others.
     refused: Option<(u64, AppendEntriesResponse<TypeConfig>)>,
 }
 
 impl Service for Follower {
     fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
-        let (_, request) = Reader(call.body).append_request().unwrap();
+        let AppendMessage { is_prev_taken, request, .. } =
+            Reader(call.body).append_message().unwrap();
+        self.prev_taken.lock().unwrap().push(is_prev_taken);
         let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
         let last = last.map_or(0, |last| last.index);
         self.received.lock().unwrap().push((last, request.entries.len()));
@@ -63,7 +67,8 @@ impl Service for Follower {
 impl Follower {
     fn new(refused: Option<(u64, AppendEntriesResponse<TypeConfig>)>) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(0));
-        Arc::new(Self { received: Mutex::default(), permits, refused })
+        let (received, prev_taken) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { received, permits, prev_taken, refused })
     }
 
     async fn has_received(&self, appends: &[(u64, usize)]) {
@@ -184,6 +189,27 @@ async fn nothing_is_reported_behind_a_conflict() {
         panic!("{answers:?}");
     };
     assert_eq!((first.index, at.index), (1, 1));
+}
+
+/// openraft would end this server, or send nothing more.
+#[tokio::test]
+async fn a_conflict_at_what_the_follower_had_is_a_failure_of_the_call() {
+    let follower = Follower::new(Some((4, AppendEntriesResponse::Conflict)));
+    follower.permits.add_permits(10);
+    let (mut network, _port) = network(Arc::clone(&follower)).await;
+    let node = NodeId::new(THEIRS.server, THEIRS.directory);
+    let mut client = network.new_client(node, &MemberNode::default()).await;
+    for (last, is_prev_taken) in [(2, false), (3, true), (4, true)] {
+        let answer = client.append_entries(append(last, 1), RPCOption::new(TIMEOUT)).await;
+        if last < 4 {
+            assert_eq!(answer.unwrap(), AppendEntriesResponse::Success);
+        } else {
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("server 2 has lost entries of its log"), "{error}");
+        }
+        assert_eq!(follower.prev_taken.lock().unwrap().pop(), Some(is_prev_taken), "{last}");
+    }
+    assert!(!network.acks.note_loss(node), "it is noted");
 }
 
 /// Its answers are not taken for those to what was sent later.

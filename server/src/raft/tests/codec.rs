@@ -49,20 +49,26 @@ fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
 
 #[test]
 fn an_entry_does_not_keep_the_message_it_came_in() {
-    let message = codec::encode_append_request(false, &append_request());
-    let (_, read) = Reader(message.clone()).append_request().unwrap();
-    assert_eq!(read.entries.len(), 3);
+    let message = codec::encode_append_message(false, false, &append_request());
+    let read = Reader(message.clone()).append_message().unwrap();
+    assert_eq!(read.request.entries.len(), 3);
     assert!(message.is_unique());
 }
 
 #[test]
 fn what_is_written_is_read_again() {
     let request = append_request();
-    let bytes = codec::encode_append_request(true, &request);
-    let (suspects_quorum, read) = Reader(bytes).append_request().unwrap();
-    assert!(suspects_quorum);
-    assert_eq!(format!("{request:?}"), format!("{read:?}"));
-    assert_eq!(read.entries, request.entries);
+    for is_prev_taken in [false, true] {
+        let bytes = codec::encode_append_message(!is_prev_taken, is_prev_taken, &request);
+        let without = bytes.slice(..bytes.len() - 1);
+        let read = Reader(bytes).append_message().unwrap();
+        assert_eq!((read.suspects_quorum, read.is_prev_taken), (!is_prev_taken, is_prev_taken));
+        assert_eq!(format!("{request:?}"), format!("{:?}", read.request));
+        assert_eq!(read.request.entries, request.entries);
+        let read = Reader(without).append_message().expect("as an older release sends it");
+        assert!(!read.is_prev_taken);
+        assert_eq!(read.request.entries, request.entries);
+    }
 
     for response in [
         AppendEntriesResponse::Success,
@@ -118,16 +124,17 @@ fn the_bytes_on_the_disk_stay_as_they_are() {
 
 #[test]
 fn bytes_that_are_cut_or_changed_are_errors_and_no_more() {
-    let whole = codec::encode_append_request(false, &append_request());
-    for length in 0..whole.len() {
-        assert!(Reader(whole.slice(..length)).append_request().is_err(), "{length}");
+    let whole = codec::encode_append_message(false, true, &append_request());
+    // Without the last byte it is what an older release sends.
+    for length in 0..whole.len() - 1 {
+        assert!(Reader(whole.slice(..length)).append_message().is_err(), "{length}");
     }
     for at in 0..whole.len() {
         for value in [0, 1, 0x7f, 0xff] {
             let mut changed = whole.to_vec();
             changed[at] = value;
             // Most of them are requests as well; what counts is that reading them ends.
-            let _ = Reader(changed.into()).append_request();
+            let _ = Reader(changed.into()).append_message();
         }
     }
     assert!(codec::decode_vote(Bytes::from_static(&[2; 18])).is_err());

@@ -8,6 +8,7 @@ mod ensemble;
 mod founding;
 mod gate;
 mod lease;
+mod lost_entries;
 mod numbers;
 mod panics;
 mod rebuilt;
