@@ -22,7 +22,7 @@ async fn a_server_without_what_it_has_acknowledged_ends_and_says_so() {
     ensemble.disks[poor] = MemoryDisk::from_image(older);
     ensemble.start(poor).await;
     let mut fatal = ensemble.server(poor).fatal.watch();
-    let ends = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await;
+    let ends = timeout(PATIENCE / 3, fatal.wait_for(Option::is_some)).await;
     let why = ends.expect("it does not end").unwrap().clone().unwrap();
     assert!(why.starts_with("the log is damaged: it ends before entry "), "{why}");
     assert!(why.contains(&format!("acknowledged to server {};", leader + 1)), "{why}");
