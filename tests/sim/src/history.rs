@@ -208,6 +208,22 @@ pub enum RecipeStep {
     Leaves,
     /// It has left, and so have the others.
     Left,
+    /// It begins to wait until a barrier is not there.
+    Awaits,
+    /// It has ended its wait.
+    Awaited {
+        /// Whether it has learned that the barrier is not there; if not, its time was over.
+        is_open: bool,
+    },
+    /// It is a member of a group, by this session and with these data, and nothing of that is under way.
+    IsMember {
+        /// The name of its znode.
+        id: String,
+        /// Its session.
+        session: SessionId,
+        /// What its znode has.
+        data: Bytes,
+    },
     /// A cache of the tree follows it, and has these znodes: their last writes and their data.
     Shows {
         /// By their paths.

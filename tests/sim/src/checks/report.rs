@@ -177,6 +177,10 @@ pub struct Counts {
     pub additions: u64,
     /// Members of double barriers that have entered.
     pub passages: u64,
+    /// Waits for a barrier that have ended.
+    pub waits: u64,
+    /// Members of groups whose znodes were looked for.
+    pub members: u64,
     /// Znodes of caches that were compared with the tree.
     pub cached: u64,
     /// Walks over the tree through one server at the end, and the znodes on their way.

@@ -15,7 +15,7 @@ use super::chance::Chance;
 use super::contender::{Contender, draw_hold};
 use super::resource::GuardedResources;
 use super::stop::{is_stopped, rest};
-use super::{multi_lock, selector};
+use super::{more_locks, multi_lock, selector};
 use crate::history::What;
 use crate::load::ClientMachine;
 
@@ -37,6 +37,16 @@ pub enum Recipe {
     Multi,
     /// [`LeaderSelector`](zoolet_client::recipes::LeaderSelector).
     Selector,
+    /// [`MultiLock`](zoolet_client::recipes::MultiLock) of four kinds.
+    Mixed,
+    /// [`Mutex`] with [`LockOptions::bilingual`], beside others without.
+    Bilingual,
+    /// [`Mutex`] with [`LockOptions::revocable`], whose holders are asked for it.
+    Revocable,
+    /// [`SemaphoreMutex`](zoolet_client::recipes::SemaphoreMutex).
+    SemaphoreMutex,
+    /// [`Semaphore`] whose number of permits, this one, is a znode.
+    SharedSemaphore(usize),
 }
 
 impl Recipe {
@@ -44,7 +54,15 @@ impl Recipe {
     pub const ALL: &[Self] =
         &[Self::Mutex, Self::ReadWrite, Self::Semaphore(2), Self::Latch, Self::Simple];
     /// Those of [`Load::with_recipes`](super::Load::with_recipes).
-    pub const MORE: &[Self] = &[Self::Multi, Self::Selector];
+    pub const MORE: &[Self] = &[
+        Self::Multi,
+        Self::Selector,
+        Self::Mixed,
+        Self::Bilingual,
+        Self::Revocable,
+        Self::SemaphoreMutex,
+        Self::SharedSemaphore(2),
+    ];
 
     /// The path of one of its locks.
     pub fn path(self, number: u64) -> String {
@@ -56,6 +74,11 @@ impl Recipe {
             Self::Simple => format!("/simple-{number}"),
             Self::Multi => format!("/locks/multi-{number}"),
             Self::Selector => format!("/locks/selector-{number}"),
+            Self::Mixed => format!("/locks/mixed-{number}"),
+            Self::Bilingual => format!("/locks/bilingual-{number}"),
+            Self::Revocable => format!("/locks/revocable-{number}"),
+            Self::SemaphoreMutex => format!("/locks/semaphore-mutex-{number}"),
+            Self::SharedSemaphore(permits) => format!("/locks/shared-{permits}-{number}"),
         }
     }
 }
@@ -113,8 +136,7 @@ pub(super) async fn contend(
         while !is_over && !is_stopped(stop) {
             let number = chance.between(0..=plan.locks.saturating_sub(1));
             let contender = plan.contender(machine, recipe.path(number), stop);
-            let second = Recipe::Multi.path(number + 1);
-            is_over = match attempt(&client, recipe, (contender, second), chance).await {
+            is_over = match attempt(&client, (recipe, number), contender, chance).await {
                 Ok(()) => false,
                 Err(error) => error.ends_session(),
             };
@@ -163,15 +185,17 @@ impl Connector for Shared {
     }
 }
 
-/// Takes the lock once, holds it and gives it back; with it, if it is of two, the second.
+/// Takes the lock of this number once, holds it and gives it back; with it, if it is of several, the
+/// others.
 async fn attempt(
     client: &Client,
-    recipe: Recipe,
-    (mut contender, second): (Contender, String),
+    (recipe, number): (Recipe, u64),
+    mut contender: Contender,
     chance: &mut Chance,
 ) -> Result<(), Error> {
     let is_reader = recipe == Recipe::ReadWrite && chance.one_in(2);
-    contender.is_exclusive = !is_reader && !matches!(recipe, Recipe::Semaphore(_));
+    let has_permits = matches!(recipe, Recipe::Semaphore(_) | Recipe::SharedSemaphore(_));
+    contender.is_exclusive = !is_reader && !has_permits;
     let limit = contender.timeout * 2 + chance.up_to(contender.timeout * 6);
     let hold = draw_hold(chance, contender.timeout);
     let (path, options) = (contender.lock.as_str(), LockOptions::new().data("load"));
@@ -179,8 +203,26 @@ async fn attempt(
         Recipe::Latch => return lead(&contender, client, limit, hold).await,
         Recipe::Selector => return selector::lead(&contender, client, limit, hold).await,
         Recipe::Multi => {
-            let second = Contender { lock: second, ..contender.clone() };
-            return multi_lock::hold_both(client, [&contender, &second], limit, hold).await;
+            let lock = multi_lock::Several::mutexes(client, contender, number);
+            return lock.hold(limit, hold).await;
+        }
+        Recipe::Mixed => {
+            let lock = multi_lock::Several::mixed(client, contender, number);
+            return lock.hold(limit, hold).await;
+        }
+        Recipe::Bilingual => {
+            let options = if chance.one_in(2) { options.bilingual() } else { options };
+            more_locks::mutex(client, options, &contender, (limit, false)).await?
+        }
+        Recipe::Revocable => {
+            let asks = chance.one_in(2);
+            more_locks::mutex(client, options.revocable(), &contender, (limit, asks)).await?
+        }
+        Recipe::SemaphoreMutex => {
+            more_locks::semaphore_mutex(client, options, &contender, limit).await?
+        }
+        Recipe::SharedSemaphore(permits) => {
+            more_locks::shared_semaphore(client, permits, &contender, limit).await?
         }
         Recipe::Mutex => {
             contender.waits("mutex");
@@ -217,7 +259,12 @@ async fn hold_guard(contender: &Contender, guard: LockGuard, span: Duration) -> 
     let token = guard.token().get();
     contender.granted(token, guard.path(), guard.client().session().id);
     let lost = guard.lost();
-    let was_lost = contender.hold(token, span, async move { _ = lost.await }).await;
+    // Who is asked for the lock gives it back; no other recipe's holders are.
+    let was_lost = tokio::select! {
+        biased;
+        was_lost = contender.hold(token, span, async move { _ = lost.await }) => was_lost,
+        () = guard.revocation() => false,
+    };
     contender.release(token, was_lost, guard.release()).await
 }
 

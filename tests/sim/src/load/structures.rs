@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
-use zoolet_client::recipes::{Cache, Counter, DoubleBarrier, Queue};
+use zoolet_client::recipes::{Cache, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
 use zoolet_client::{Client, CreateMode, Error, Version};
 
 use super::chance::Chance;
 use super::locks::{self, LockPlan};
 use super::stop::{is_stopped, out_of_time, rest};
-use super::{ClientMachine, Load, Role};
+use super::{ClientMachine, Load, Role, gate, group};
 use crate::history::{RecipeStep, What};
 
 /// A recipe that is not a lock. Its users meet at one path.
@@ -21,25 +21,61 @@ use crate::history::{RecipeStep, What};
 pub enum Structure {
     /// [`Queue`].
     Queue,
+    /// [`Queue`] in the format of Curator's queue with priorities.
+    DistributedQueue,
+    /// [`Queue`] in kazoo's format.
+    KazooQueue,
     /// [`Counter`].
     Counter,
+    /// [`SharedCount`].
+    SharedCount,
+    /// [`Barrier`](zoolet_client::recipes::Barrier).
+    Gate,
     /// [`DoubleBarrier`], one behind another.
     Barrier,
     /// [`Cache`], and writes to the tree that it follows.
     Cache,
+    /// [`GroupMember`](zoolet_client::recipes::GroupMember).
+    Group,
 }
 
 impl Structure {
     /// Every one.
-    pub const ALL: &[Self] = &[Self::Queue, Self::Counter, Self::Barrier, Self::Cache];
+    pub const ALL: &[Self] = &[
+        Self::Queue,
+        Self::DistributedQueue,
+        Self::KazooQueue,
+        Self::Counter,
+        Self::SharedCount,
+        Self::Gate,
+        Self::Barrier,
+        Self::Cache,
+        Self::Group,
+    ];
 
     /// Its path.
     pub fn path(self) -> &'static str {
         match self {
             Self::Queue => "/recipes/queue",
+            Self::DistributedQueue => "/recipes/distributed-queue",
+            Self::KazooQueue => "/recipes/kazoo-queue",
             Self::Counter => "/recipes/counter",
+            Self::SharedCount => "/recipes/shared-count",
+            Self::Gate => "/recipes/gate",
             Self::Barrier => "/recipes/barrier",
             Self::Cache => "/recipes/tree",
+            Self::Group => "/recipes/group",
+        }
+    }
+
+    /// How the items of a queue are written.
+    fn format(self) -> QueueFormat {
+        if self == Self::DistributedQueue {
+            QueueFormat::Distributed
+        } else if self == Self::KazooQueue {
+            QueueFormat::Kazoo
+        } else {
+            QueueFormat::Simple
         }
     }
 }
@@ -63,19 +99,19 @@ impl Rounds {
 
 /// How long after the order to stop a cache is looked at: the sessions of the others have ended then,
 /// and their ephemeral znodes are gone.
-const QUIET: Duration = Duration::from_secs(12);
+pub(super) const QUIET: Duration = Duration::from_secs(12);
 
 /// The most znodes that users of a cache create.
 const ZNODES_MAX: u64 = 8;
 
 /// A user of a recipe, with the client that it has now.
-struct User<'a> {
-    machine: &'a ClientMachine,
-    client: &'a Client,
-    load: &'a Load,
+pub(super) struct User<'a> {
+    pub(super) machine: &'a ClientMachine,
+    pub(super) client: &'a Client,
+    pub(super) load: &'a Load,
     /// The session timeout.
-    timeout: Duration,
-    stop: &'a watch::Receiver<bool>,
+    pub(super) timeout: Duration,
+    pub(super) stop: &'a watch::Receiver<bool>,
 }
 
 /// Uses a recipe until it is to stop, with one client after another.
@@ -97,6 +133,8 @@ pub(super) async fn run(
         let user = User { machine, client: &client, load, timeout, stop };
         if structure == Structure::Cache {
             user.follow(chance).await;
+        } else if structure == Structure::Group {
+            group::be_member(&user, structure.path(), chance).await;
         } else {
             user.turns(structure, chance).await;
         }
@@ -106,13 +144,13 @@ pub(super) async fn run(
 }
 
 impl User<'_> {
-    fn note(&self, path: &str, step: RecipeStep) {
+    pub(super) fn note(&self, path: &str, step: RecipeStep) {
         let path = path.to_owned();
         self.machine.recorder.note(What::Recipe { client: self.machine.client, path, step });
     }
 
     /// Waits for something, and not for long once it is to stop.
-    async fn finish<T>(
+    pub(super) async fn finish<T>(
         &self,
         something: impl Future<Output = Result<T, Error>>,
     ) -> Result<Option<T>, Error> {
@@ -128,10 +166,22 @@ impl User<'_> {
         let path = structure.path();
         while !is_stopped(self.stop) {
             let turn = match structure {
-                Structure::Queue if chance.one_in(2) => self.put(path, chance).await,
-                Structure::Queue => self.take(path, chance).await,
-                Structure::Counter => self.add(path).await,
-                Structure::Barrier | Structure::Cache => self.meet(path, chance).await,
+                Structure::Queue | Structure::DistributedQueue | Structure::KazooQueue => {
+                    let queue = Queue::with_format(self.client, path, structure.format());
+                    if chance.one_in(2) {
+                        self.put(path, (queue, structure), chance).await
+                    } else {
+                        self.take(path, queue, chance).await
+                    }
+                }
+                Structure::Counter => {
+                    self.add(path, Counter::new(self.client, path).increment()).await
+                }
+                Structure::SharedCount => self.add(path, self.count(path)).await,
+                Structure::Gate => gate::take_turn(self, path, chance).await,
+                Structure::Barrier | Structure::Cache | Structure::Group => {
+                    self.meet(path, chance).await
+                }
             };
             if turn.is_err_and(|error| error.ends_session()) {
                 return;
@@ -140,18 +190,29 @@ impl User<'_> {
         }
     }
 
-    async fn put(&self, path: &str, chance: &mut Chance) -> Result<(), Error> {
+    async fn put(
+        &self,
+        path: &str,
+        (queue, structure): (Queue, Structure),
+        chance: &mut Chance,
+    ) -> Result<(), Error> {
         let item = format!("{}-{:x}", self.machine.client.0, chance.number()).into_bytes();
-        let queue = Queue::new(self.client, path);
+        let has_priority = structure != Structure::Queue && chance.one_in(3);
+        let priority = has_priority.then(|| i32::try_from(chance.between(0..=999)).unwrap_or(0));
+        let putting = async {
+            match priority {
+                Some(priority) => queue.put_with_priority(&item, priority).await,
+                None => queue.put(&item).await,
+            }
+        };
         self.note(path, RecipeStep::Puts { item: item.clone().into() });
-        if self.finish(queue.put(&item)).await?.is_some() {
-            self.note(path, RecipeStep::Put { item: item.into() });
+        if self.finish(putting).await?.is_some() {
+            self.note(path, RecipeStep::Put { item: item.clone().into() });
         }
         Ok(())
     }
 
-    async fn take(&self, path: &str, chance: &mut Chance) -> Result<(), Error> {
-        let queue = Queue::new(self.client, path);
+    async fn take(&self, path: &str, queue: Queue, chance: &mut Chance) -> Result<(), Error> {
         self.note(path, RecipeStep::Takes);
         let limit = chance.up_to(self.timeout);
         let taking = async {
@@ -167,13 +228,28 @@ impl User<'_> {
         Ok(())
     }
 
-    async fn add(&self, path: &str) -> Result<(), Error> {
-        let counter = Counter::new(self.client, path);
+    async fn add(
+        &self,
+        path: &str,
+        adding: impl Future<Output = Result<i64, Error>>,
+    ) -> Result<(), Error> {
         self.note(path, RecipeStep::Adds);
-        if let Some(sum) = self.finish(counter.increment()).await? {
+        if let Some(sum) = self.finish(adding).await? {
             self.note(path, RecipeStep::Added { sum });
         }
         Ok(())
+    }
+
+    /// Adds one to a number that is compared and set.
+    async fn count(&self, path: &str) -> Result<i64, Error> {
+        let count = SharedCount::new(self.client, path, 0);
+        loop {
+            let before = count.get().await?;
+            let sum = before.value + 1;
+            if count.try_set(before, sum).await? {
+                return Ok(i64::from(sum));
+            }
+        }
     }
 
     /// Enters a round of the barrier with the others, and leaves it. Who waits in vain gives up, and

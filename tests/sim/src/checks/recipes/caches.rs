@@ -14,7 +14,7 @@ use crate::history::RecipeStep;
 const K8: &str = "K8 cache";
 
 /// For how long a change may be unknown to a cache when no fault is under way.
-const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Compares what caches show with the tree.
 pub(super) fn check(

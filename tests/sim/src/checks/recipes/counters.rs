@@ -37,9 +37,12 @@ pub(super) fn check(
     }
     in_order(path, &sums, found);
     let data = run.model.last.tree.get(path).and_then(|znode| znode.data.clone());
-    let last = match data.unwrap_or_default().as_ref().try_into() {
-        Ok(bytes) => i64::from_be_bytes(bytes),
-        Err(_) => 0,
+    let data = data.unwrap_or_default();
+    // Of 8 bytes, or of 4 if it is a shared count.
+    let last = if let Ok(bytes) = data.as_ref().try_into() {
+        i64::from_be_bytes(bytes)
+    } else {
+        data.as_ref().try_into().map_or(0, |bytes| i64::from(i32::from_be_bytes(bytes)))
     };
     if !(added..=attempts).contains(&last) {
         let what = format!(

@@ -4,6 +4,8 @@
 mod barriers;
 mod caches;
 mod counters;
+mod gates;
+mod groups;
 mod queues;
 
 use std::collections::BTreeMap;
@@ -47,7 +49,13 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
             | RecipeStep::Entered { .. }
             | RecipeStep::Leaves
             | RecipeStep::Left => barriers::check(run, path, steps, counts, &mut found),
-            RecipeStep::Shows { .. } => caches::check(run, path, steps, counts, &mut found),
+            RecipeStep::Awaits | RecipeStep::Awaited { .. } => {
+                gates::check(run, path, steps, counts, &mut found);
+            }
+            RecipeStep::Shows { .. } | RecipeStep::IsMember { .. } => {
+                caches::check(run, path, steps, counts, &mut found);
+                groups::check(run, path, steps, counts, &mut found);
+            }
         }
     }
     found

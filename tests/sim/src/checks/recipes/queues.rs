@@ -54,11 +54,24 @@ pub(super) fn check(
         }
     }
     for (_, znode) in run.model.last.tree.below(path) {
-        if let Some(item) = znode.data.as_ref().and_then(|data| items.get_mut(data)) {
+        let Some(data) = &znode.data else { continue };
+        if let Some(item) = items.get_mut(&unframed(data)) {
             item.left += 1;
         }
     }
     judge(path, &items, doubts, (run.history.ended_at, counts), found);
+}
+
+/// The item in a frame of Curator's queue with priorities: a version, a byte 1, the length, the item, a
+/// byte 2. Data without a frame are an item themselves.
+fn unframed(data: &Bytes) -> Bytes {
+    const HEAD: &[u8] = &[0, 1, 0, 1, 1];
+    match data.as_ref() {
+        [head @ .., 2] if head.starts_with(HEAD) && head.len() >= HEAD.len() + 4 => {
+            data.slice(HEAD.len() + 4..head.len())
+        }
+        _ => data.clone(),
+    }
 }
 
 /// An item is taken once or is left; one that was acknowledged is gone only by a take in doubt.

@@ -1,17 +1,19 @@
-//! K8: queues, counters, double barriers and caches.
+//! K8: queues, counters, barriers of both kinds, caches and groups.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zoolet_jute::{Request, SetDataRequest, Zxid};
 
-use super::{Client, Story, accepted, delete, refused, without};
+use super::{Client, Story, accepted, delete, refused, set_data, without};
 use crate::history::{History, RecipeStep, What};
 
 const QUEUE: &str = "/queue";
 const COUNTER: &str = "/counter";
 const BARRIER: &str = "/barrier";
 const TREE: &str = "/tree";
+const GATE: &str = "/gate";
+const GROUP: &str = "/group";
 
 fn note(story: &mut Story, client: Client, path: &str, step: RecipeStep) {
     story.note(What::Recipe { client: client.number, path: path.to_owned(), step });
@@ -258,4 +260,102 @@ fn a_cache_that_misses_a_znode_or_has_an_old_one_is_refused() {
         znodes.get_mut("/tree/a").unwrap().1 = Bytes::from_static(b"old");
     };
     refused(&cache(old), "K8 cache");
+}
+
+/// An item that the queue still has, in the frame of Curator's queue with priorities.
+#[test]
+fn an_item_in_a_frame_is_known() {
+    let framed = |data: &'static [u8]| {
+        let (mut story, one, two) = pair(QUEUE);
+        note(&mut story, one, QUEUE, RecipeStep::Puts { item: item("a") });
+        let path = format!("{QUEUE}/a");
+        story.create(one, &path, 0);
+        let data = Some(Bytes::from_static(data));
+        story.write(one, Request::SetData(SetDataRequest { path, data, version: -1 }));
+        note(&mut story, one, QUEUE, RecipeStep::Put { item: item("a") });
+        note(&mut story, two, QUEUE, RecipeStep::Takes);
+        note(&mut story, two, QUEUE, RecipeStep::Took { item: None });
+        story.end()
+    };
+    accepted(&framed(b"\0\x01\0\x01\x01\0\0\0\x01a\x02"));
+    refused(&framed(b"\0\x01\0\x01\x01\0\0\0\x01a"), "K8 queue");
+}
+
+#[test]
+fn a_shared_count_has_four_bytes() {
+    let count = |last: i32| {
+        let (mut story, one, _) = pair(COUNTER);
+        note(&mut story, one, COUNTER, RecipeStep::Adds);
+        let (path, data) = (COUNTER.to_owned(), Some(Bytes::copy_from_slice(&last.to_be_bytes())));
+        story.write(one, Request::SetData(SetDataRequest { path, data, version: -1 }));
+        note(&mut story, one, COUNTER, RecipeStep::Added { sum: 1 });
+        story.end()
+    };
+    accepted(&count(1));
+    refused(&count(2), "K8 counter");
+}
+
+/// A wait for a barrier that is taken away `gone` ms behind its begin, and set up again after `shut` ms
+/// more; it ends after 40 s.
+fn gate(gone: Option<(u64, Option<u64>)>, is_open: bool) -> History {
+    let (mut story, one, two) = pair(GATE);
+    let healed_at = story.now;
+    story.wait(20_000);
+    note(&mut story, two, GATE, RecipeStep::Awaits);
+    let mut left = 40_000;
+    if let Some((gone, shut)) = gone {
+        story.wait(gone);
+        story.write(one, delete(GATE));
+        left -= gone;
+        if let Some(shut) = shut {
+            story.wait(shut);
+            story.create(one, GATE, 0);
+            left -= shut;
+        }
+    }
+    for _ in 0..left / 2000 {
+        story.wait(2000);
+        story.ping(one);
+        story.ping(two);
+    }
+    note(&mut story, two, GATE, RecipeStep::Awaited { is_open });
+    let mut history = story.end();
+    history.healed_at = healed_at;
+    history
+}
+
+#[test]
+fn a_wait_ends_when_the_barrier_is_not_there() {
+    assert_eq!(accepted(&gate(Some((10, None)), true)).waits, 1);
+    accepted(&gate(Some((10, Some(100))), true));
+    accepted(&gate(None, false));
+    accepted(&gate(Some((38_000, None)), false));
+    refused(&gate(None, true), "K8 gate");
+    refused(&gate(Some((10, None)), false), "K8 gate");
+}
+
+/// A member that says when all is quiet that it is one.
+fn group(path: &str, flags: i32, data: &'static str) -> History {
+    let (mut story, one, other) = pair(GROUP);
+    story.create(one, path, flags);
+    story.write(one, set_data(path, "own"));
+    let healed_at = story.now;
+    for _ in 0..4 {
+        story.wait(2000);
+        story.ping(one);
+        story.ping(other);
+    }
+    let (session, data) = (one.session, Bytes::from_static(data.as_bytes()));
+    note(&mut story, one, GROUP, RecipeStep::IsMember { id: "1".to_owned(), session, data });
+    let mut history = story.end();
+    history.healed_at = healed_at;
+    history
+}
+
+#[test]
+fn a_member_has_its_znode_with_its_data() {
+    assert_eq!(accepted(&group("/group/1", 1, "own")).members, 1);
+    refused(&group("/group/2", 1, "own"), "K8 group");
+    refused(&group("/group/1", 0, "own"), "K8 group");
+    refused(&group("/group/1", 1, "other"), "K8 group");
 }

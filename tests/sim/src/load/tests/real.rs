@@ -264,11 +264,14 @@ async fn users_of_every_other_recipe_come_to_their_ends() {
     let took = steps(|step| matches!(step, RecipeStep::Took { item: Some(_) }));
     let added = steps(|step| matches!(step, RecipeStep::Added { .. }));
     let left = steps(|step| matches!(step, RecipeStep::Left));
+    let open = steps(|step| matches!(step, RecipeStep::Awaited { is_open: true }));
+    let members = steps(|step| matches!(step, RecipeStep::IsMember { .. }));
     let shown = steps(
         |step| matches!(step, RecipeStep::Shows { znodes } if znodes.contains_key("/recipes/tree")),
     );
     assert!(took > 20 && added > 20 && left > 4, "{took}, {added}, {left}");
-    assert_eq!(shown, 2);
+    assert_eq!((shown, members), (2, 2));
+    assert!(open > 4, "{open}");
     for (client, steps) in lock_steps(&history) {
         let released =
             steps.iter().filter(|step| matches!(step, LockStep::Released { .. })).count();
