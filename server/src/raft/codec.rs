@@ -37,7 +37,7 @@ const APPEND_REFUSED: u8 = 4;
 pub(super) struct AppendMessage {
     /// Whether the leader suspects that it has lost its quorum.
     pub suspects_quorum: bool,
-    /// Whether the follower has told this leader that it has the entry before those of the append.
+    /// Whether the follower has said to this leader that it has the entry before those of the append.
     pub is_prev_taken: bool,
     pub request: AppendEntriesRequest<TypeConfig>,
 }
