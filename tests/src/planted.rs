@@ -328,4 +328,43 @@ mod tests {
         assert_eq!(arguments(FIRST_SEEDS), ["--from=1", "--seeds=4", stop_at]);
         assert_eq!(arguments(3..=3), ["--from=3", "--seeds=1", stop_at]);
     }
+
+    /// A suite that does what a script says.
+    fn find_by(script: &str) -> Result<Option<u64>, PlantedError> {
+        let scratch = tempfile::tempdir().unwrap();
+        let suite = Suite { executable: "/bin/sh".into(), directory: scratch.path().to_owned() };
+        let suites = Suites { by_name: BTreeMap::from([(SIMULATOR.to_owned(), suite)]) };
+        let bug = Bug {
+            name: "a-bug".to_owned(),
+            suite: SIMULATOR.to_owned(),
+            tests: vec!["-c".to_owned(), script.to_owned()],
+            finds: vec!["P1 same log: … differ".to_owned()],
+            seconds: 60,
+            ..Bug::default()
+        };
+        suites.find(&bug, scratch.path()).map(|found| found.seed)
+    }
+
+    const REACHES: &str = "touch $ZOOLET_PLANTED_REACHED; echo 'BROKEN seed 3: repeat it'";
+    const BREAKS: &str = "echo '1.0 P1 same log: two servers differ'; exit 1";
+
+    #[test]
+    fn a_bug_is_found_by_a_seed_that_keeps_the_promise_without_it() {
+        let only_with = format!("[ -n \"$ZOOLET_PLANTED\" ] || exit 0; {REACHES}; {BREAKS}");
+        assert_eq!(find_by(&only_with).unwrap(), Some(3));
+        let always = format!("[ -z \"$ZOOLET_PLANTED\" ] || {{ {REACHES}; }}; {BREAKS}");
+        let error = find_by(&always).unwrap_err();
+        assert!(matches!(error, PlantedError::UnsoundSeed(3, _)), "{error}");
+        assert!(error.to_string().contains("two servers differ"), "{error}");
+    }
+
+    #[test]
+    fn a_failure_that_does_not_show_the_bug_does_not_find_it() {
+        let error = find_by("exit 0").unwrap_err();
+        assert!(matches!(error, PlantedError::Passed), "{error}");
+        let error = find_by(BREAKS).unwrap_err();
+        assert!(matches!(error, PlantedError::NotReached(_)), "{error}");
+        let error = find_by(&format!("{REACHES}; echo '1.0 P2 replies: no'; exit 1")).unwrap_err();
+        assert!(matches!(error, PlantedError::OtherReason { .. }), "{error}");
+    }
 }
