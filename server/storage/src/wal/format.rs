@@ -19,6 +19,8 @@ pub(super) const FORMAT_VERSION: u32 = 1;
 /// Batches start at multiples of this, in bytes. So the bytes of a sector that was acknowledged
 /// never change, and a torn write cannot hurt them.
 pub(super) const SECTOR_BYTES: usize = 512;
+/// A sector of zeros.
+pub(super) const EMPTY_SECTOR: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
 
 const SEGMENT_MAGIC: [u8; 8] = *b"ZOOLETWL";
 const BATCH_MAGIC: [u8; 4] = *b"BTCH";

@@ -6,6 +6,7 @@
 //!
 //! What is not here: what the entries mean, and when to cut or purge the log.
 
+mod batch_reader;
 mod changed_bit;
 mod format;
 mod queue;

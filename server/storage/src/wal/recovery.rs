@@ -5,8 +5,8 @@
 //!
 //! - A later batch in the same segment, or a later segment, proves that this one was durable.
 //! - The first batch of a segment was durable before the segment got its name.
-//! - A batch that is whole but for one bit was written as a whole, unless only zeros are behind that
-//!   bit in its sector: a write that was cut short lacks the ends of sectors.
+//! - A batch that is whole but for one bit, and in which no sector ends in zeros, was written as a
+//!   whole: a write that was cut short lacks sectors, or their ends.
 //! - Otherwise it was never acknowledged, and the log ends before it.
 //!
 //! The last batch that does read may still be unsynced: a server that was killed leaves it in the
@@ -20,25 +20,23 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use crc32c::crc32c;
 
-use super::changed_bit::changed_bit;
+use super::batch_reader::{BatchRecord, decode_records, read, read_body, read_header};
+use super::changed_bit::find_changed_bit;
 use super::format::{
-    BATCH_HEADER_BYTES, BatchHeader, FORMAT_VERSION, HeaderError, Record, SECTOR_BYTES,
-    SEGMENT_HEADER_BYTES, SegmentHeader, round_up_to_sector, segment_number, segment_path,
+    BatchHeader, EMPTY_SECTOR, FORMAT_VERSION, HeaderError, Record, SECTOR_BYTES,
+    SEGMENT_HEADER_BYTES, SegmentHeader, segment_number, segment_path,
 };
 use super::segment::Segment;
 use super::state::{LogPosition, LogState};
 use super::view::EntryLocation;
 use super::writer::{Chain, OldSegment};
-use crate::{Disk, DiskFile, LogIndex, StorageError};
+use crate::{Disk, LogIndex, StorageError};
 
 /// A piece of the search for later batches, in bytes.
 const SEARCH_BYTES: u64 = 1 << 20;
-/// A sector of zeros.
-const EMPTY_SECTOR: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
-
 /// Where an unfinished write was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
@@ -89,13 +87,6 @@ struct RecordBatch {
     header: BatchHeader,
     checksum: u32,
     records: Vec<BatchRecord>,
-}
-
-struct BatchRecord {
-    /// From the start of the batch, in bytes.
-    start: u64,
-    bytes: u32,
-    record: Record,
 }
 
 /// What stands where a batch should be.
@@ -150,15 +141,6 @@ fn open_segment(disk: &dyn Disk, path: PathBuf, first_batch: u64) -> Result<Segm
             Err(StorageError::NewerFormat { path, found: version, supported: FORMAT_VERSION })
         }
     }
-}
-
-fn read(
-    file: &dyn DiskFile,
-    path: &Path,
-    buffer: &mut [u8],
-    offset: u64,
-) -> Result<(), StorageError> {
-    file.read_exact_at(buffer, offset).map_err(StorageError::io("read", path))
 }
 
 impl Replay {
@@ -332,107 +314,6 @@ fn read_batch(
         Some(records) => Ok(Found::RecordBatch(RecordBatch { header: batch, checksum, records })),
         None => Ok(Found::Wrong(format!("the records of batch {number} are inconsistent"))),
     }
-}
-
-/// Returns the bytes in the place of a batch's header; `None` behind the end of the segment.
-fn read_header(
-    Segment { path, file, .. }: &Segment,
-    segment_bytes: u64,
-    offset: u64,
-) -> Result<Option<[u8; BATCH_HEADER_BYTES]>, StorageError> {
-    let mut start = [0; BATCH_HEADER_BYTES];
-    if offset + start.len() as u64 > segment_bytes {
-        return Ok(None);
-    }
-    read(&**file, path, &mut start, offset)?;
-    Ok(Some(start))
-}
-
-/// Returns the records of a batch as they stand there; `None` if the segment ends before they do.
-fn read_body(
-    Segment { path, file, .. }: &Segment,
-    segment_bytes: u64,
-    offset: u64,
-    batch: &BatchHeader,
-) -> Result<Option<Vec<u8>>, StorageError> {
-    let body_offset = offset + BATCH_HEADER_BYTES as u64;
-    if body_offset + u64::from(batch.body_bytes) > segment_bytes {
-        return Ok(None);
-    }
-    let body_bytes = usize::try_from(batch.body_bytes)
-        .map_err(|_| StorageError::refused("a batch does not fit into memory"))?;
-    let mut body = vec![0; body_bytes];
-    read(&**file, path, &mut body, body_offset)?;
-    Ok(Some(body))
-}
-
-/// Returns in which byte of the file one bit has changed, if all else of a batch that cannot be read
-/// is as it was written. To be taken for that, what is left of a write that was cut short would have
-/// to fit to two checksums, each of 32 bits.
-fn find_changed_bit(
-    segment: &Segment,
-    segment_bytes: u64,
-    offset: u64,
-    number: u64,
-) -> Result<Option<u64>, StorageError> {
-    let Some(at) = find_odd_bit(segment, segment_bytes, offset, number)? else { return Ok(None) };
-    // The last bit that was set in its sector, and is not, is also what such a write can lack.
-    let sector_end = round_up_to_sector(at + 1);
-    let mut rest = vec![0; usize::try_from(sector_end - at).unwrap_or(0)];
-    read(&*segment.file, &segment.path, &mut rest, at)?;
-    Ok((!EMPTY_SECTOR.starts_with(&rest)).then_some(at))
-}
-
-/// Returns in which byte of the file there is a bit with whose change a batch is whole.
-fn find_odd_bit(
-    segment: &Segment,
-    segment_bytes: u64,
-    offset: u64,
-    number: u64,
-) -> Result<Option<u64>, StorageError> {
-    let salt = segment.header.salt;
-    let Some(mut start) = read_header(segment, segment_bytes, offset)? else { return Ok(None) };
-    if let Some((batch, _)) = BatchHeader::decode(salt, &start) {
-        let Some(mut body) = read_body(segment, segment_bytes, offset, &batch)? else {
-            return Ok(None);
-        };
-        let Some((at, mask)) = changed_bit(&body, batch.body_checksum) else { return Ok(None) };
-        flip(&mut body, at, mask);
-        let is_whole = decode_records(Bytes::from(body), batch.records).is_some();
-        return Ok(is_whole.then_some(offset + (BATCH_HEADER_BYTES + at) as u64));
-    }
-    for bit in 0..8 * BATCH_HEADER_BYTES {
-        let (at, mask) = (bit / 8, 1 << (bit % 8));
-        flip(&mut start, at, mask);
-        let batch = BatchHeader::decode(salt, &start).map(|(batch, _)| batch);
-        flip(&mut start, at, mask);
-        if let Some(batch) = batch.filter(|batch| batch.number == number)
-            && let Some(body) = read_body(segment, segment_bytes, offset, &batch)?
-            && crc32c(&body) == batch.body_checksum
-        {
-            return Ok(Some(offset + at as u64));
-        }
-    }
-    Ok(None)
-}
-
-fn flip(bytes: &mut [u8], at: usize, mask: u8) {
-    if let Some(byte) = bytes.get_mut(at) {
-        *byte ^= mask;
-    }
-}
-
-fn decode_records(mut body: Bytes, count: u32) -> Option<Vec<BatchRecord>> {
-    let mut records = Vec::new();
-    let mut start = BATCH_HEADER_BYTES as u64;
-    while body.has_remaining() {
-        let before = body.remaining();
-        let record = Record::decode(&mut body)?;
-        let bytes = u32::try_from(before - body.remaining()).ok()?;
-        records.push(BatchRecord { start, bytes, record });
-        start += u64::from(bytes);
-    }
-    (u32::try_from(records.len()) == Ok(count)).then_some(records)
 }
 
 /// Looks behind a batch that cannot be read for any later one, which would prove that it was
