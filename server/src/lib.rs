@@ -36,6 +36,7 @@ mod entropy;
 mod fatal;
 mod histogram;
 mod host;
+mod loss_mark;
 mod metrics;
 mod net;
 mod node;

@@ -40,6 +40,7 @@ fn kind_of_log(error: &replication::JoinError) -> StartErrorKind {
         | replication::JoinError::LogElsewhere { .. }
         | replication::JoinError::LogMissing { .. }
         | replication::JoinError::SnapshotMissing { .. }
+        | replication::JoinError::LostEntries { .. }
         | replication::JoinError::ApacheData(_) => StartErrorKind::Data,
     }
 }

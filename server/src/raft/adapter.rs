@@ -29,6 +29,7 @@ use crate::consensus::{
     MemberNode, MembershipChange, ProposalOutcome, RaftView, Term,
 };
 use crate::fatal::Fatal;
+use crate::loss_mark::LossMark;
 use crate::node_id::NodeId;
 use crate::peer::Links;
 use crate::snapshots::Snapshots;
@@ -87,6 +88,8 @@ pub(crate) struct RaftParts {
     pub signals: Arc<PeerSignals>,
     /// Receives the panic of a task that cannot be done without.
     pub fatal: Fatal,
+    /// For a log that lacks what this server has acknowledged.
+    pub loss_mark: LossMark,
 }
 
 /// Replays the log, up to where it is known to be committed. It takes part in the ensemble from
@@ -95,7 +98,7 @@ pub(crate) async fn start(
     config: RaftConfig,
     parts: RaftParts,
 ) -> Result<Arc<dyn Consensus>, String> {
-    let RaftParts { node, wal, snapshots, applier, links, signals, fatal } = parts;
+    let RaftParts { node, wal, snapshots, applier, links, signals, fatal, loss_mark } = parts;
     let written = WrittenSnapshot::default();
     let state_machine =
         StateMachine::new(applier, snapshots.clone(), written.clone(), fatal.clone())
@@ -116,18 +119,17 @@ pub(crate) async fn start(
     let raft = raft.map_err(text)?;
     let (published, status) = watch::channel(ConsensusStatus::default());
     // It ends with openraft, whose end it reports.
-    tokio::spawn(
-        fatal.clone().finite("metrics of the log", publish_status(raft.clone(), published)),
-    );
-    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, status, acks, fatal }))
+    tokio::spawn(fatal.finite("metrics of the log", publish_status(raft.clone(), published)));
+    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, status, acks, loss_mark }))
 }
 
-/// What a server says that lacks an entry which it had. Whatever else it has promised may be gone as
-/// well, so it must not go on.
-fn entry_is_gone(entry: &LogId, leader: NodeId) -> String {
+/// Returns why a server must not go on that lacks an entry which it had: whatever else it has promised
+/// may be gone as well.
+fn missing_entry_text(entry: &LogId, leader: NodeId) -> String {
     format!(
-        "the log is damaged: it ends before entry {} of term {}, which this server has acknowledged \
-         to server {}; the disk has lost it, or an older copy of the directory was put back",
+        "the log is damaged: it lacks entry {} of term {}, which this server has acknowledged to \
+         server {}: the disk has lost it, or an older copy of the directory was put back; move the \
+         whole directory away and start the server again",
         entry.index,
         term_of(entry),
         leader.server()
@@ -189,8 +191,7 @@ struct OpenRaft {
     written: WrittenSnapshot,
     status: watch::Receiver<ConsensusStatus>,
     acks: Arc<Acks>,
-    /// Receives why this server must not go on.
-    fatal: Fatal,
+    loss_mark: LossMark,
 }
 
 impl Consensus for OpenRaft {
@@ -302,7 +303,7 @@ impl Consensus for OpenRaft {
 
     fn append(&self, mut message: Reader) -> io::Result<Append> {
         let AppendMessage { suspects_quorum, is_prev_taken, request } = message.append_message()?;
-        let (raft, fatal) = (self.raft.clone(), self.fatal.clone());
+        let (raft, loss_mark) = (self.raft.clone(), self.loss_mark.clone());
         let entries = request.entries.iter().map(|entry| &entry.log_id);
         let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
         Ok(Append {
@@ -318,7 +319,7 @@ impl Consensus for OpenRaft {
                         && !planted!("lost-entries-are-overlooked")
                         && let Some(prev) = prev
                     {
-                        fatal.report(entry_is_gone(&prev, leader.voted_for));
+                        loss_mark.make(missing_entry_text(&prev, leader.voted_for)).await;
                         return None;
                     }
                     Some(codec::encode_append_response(&response))

@@ -174,7 +174,7 @@ impl PeerClient {
                 AppendEntriesResponse::Success => last,
                 AppendEntriesResponse::PartialSuccess(through) => *through,
                 AppendEntriesResponse::Conflict if is_prev_taken => {
-                    return Err(has_lost_entries(&acks, target, prev));
+                    return Err(lost_entries_error(&acks, target, prev));
                 }
                 AppendEntriesResponse::Conflict => None,
                 AppendEntriesResponse::HigherVote(_) => return Ok(response),
@@ -265,9 +265,10 @@ async fn next_chunk(
     reading.await.map_err(|error| NetworkError::new(&error).into())
 }
 
-/// The failure of an append to a follower that has lost what it had: openraft would never send it again
-/// what it lacks, and with its assertions it would end the leader.
-fn has_lost_entries(acks: &Acks, node: NodeId, entry: Option<LogId>) -> Failure {
+/// Returns the failure of an append to a follower that has lost what it had: openraft would never send
+/// it again what it lacks, and with its assertions it would end the leader. A follower that knows of
+/// this failure does not answer, but ends.
+fn lost_entries_error(acks: &Acks, node: NodeId, entry: Option<LogId>) -> Failure {
     let (server, index) = (node.server(), entry.map(|entry| entry.index));
     if acks.note_loss(node) {
         tracing::error!(server, index, "a server has lost an entry that it had acknowledged");

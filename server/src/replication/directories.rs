@@ -12,6 +12,8 @@ use zoolet_storage::{DataDir, Disk, Identity, StorageError};
 use super::founding::AcceptorFile;
 use super::join_error::JoinError;
 use super::options::ReplicationOptions;
+use crate::fatal::Fatal;
+use crate::loss_mark::{self, LossMark};
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.
 const APACHE_DATA: &str = "version-2";
@@ -38,14 +40,34 @@ impl Directories {
 
     /// Where the log is.
     pub(super) fn wal_path(&self) -> PathBuf {
-        self.log.as_ref().unwrap_or(&self.data).wal_path()
+        self.of_log().wal_path()
     }
 
     /// Opens the file of the agreement on the founding, which is beside the log: who loses the log
     /// loses what it has promised with it.
     pub(super) fn acceptor(&self) -> Result<AcceptorFile, StorageError> {
-        let beside = self.log.as_ref().unwrap_or(&self.data);
+        let beside = self.of_log();
         AcceptorFile::open(beside.disk(), beside.path().to_path_buf())
+    }
+
+    /// Refuses a log that is marked as lacking what the server has acknowledged; the mark is beside it.
+    pub(super) fn refuse_loss(&self) -> Result<(), JoinError> {
+        let beside = self.of_log();
+        match loss_mark::read(&*beside.disk(), beside.path())? {
+            Some((mark, why)) => Err(JoinError::LostEntries { mark, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what makes that mark.
+    pub(super) fn loss_mark(&self, fatal: Fatal) -> LossMark {
+        let beside = self.of_log();
+        LossMark::new(beside.disk(), beside.path(), fatal)
+    }
+
+    /// The directory in which the log is.
+    fn of_log(&self) -> &DataDir {
+        self.log.as_ref().unwrap_or(&self.data)
     }
 
     /// Returns whose the directories are; `None` before the first start. A crash may have left the

@@ -24,6 +24,9 @@ pub enum JoinError {
         directory.display(), expected.display()
     )]
     LogMissing { directory: PathBuf, expected: PathBuf },
+    /// The log lacks what the server has acknowledged, which it has noted in this file.
+    #[error("{why} (as noted in {})", mark.display())]
+    LostEntries { mark: PathBuf, why: String },
     /// The log goes on behind a snapshot that is not there.
     #[error(
         "the log in {} begins behind entry {purged}, and no snapshot reaches so far",

@@ -156,6 +156,7 @@ impl Opened {
             links: Arc::clone(&links),
             signals: Arc::clone(&signals),
             fatal: fatal.clone(),
+            loss_mark: directories.loss_mark(fatal.clone()),
         };
         let consensus = raft::start(options.raft(), parts).await.map_err(JoinError::Raft)?;
         let handle = ConsensusHandle::new(consensus, Arc::clone(&wal));

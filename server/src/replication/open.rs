@@ -41,6 +41,7 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
         founding: known.map_or(0, |known| known.founding),
     };
     directories.claim(identity)?;
+    directories.refuse_loss()?;
     let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
     let (wal, recovered) =
