@@ -215,7 +215,7 @@ pub enum RecipeStep {
         /// Whether it has learned that the barrier is not there; if not, its time was over.
         is_open: bool,
     },
-    /// It is a member of a group, by this session and with these data, and nothing of that is under way.
+    /// It is a member of a group, by this session and with these data, and has long done nothing about it.
     IsMember {
         /// The name of its znode.
         id: String,

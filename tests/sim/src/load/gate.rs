@@ -1,5 +1,9 @@
 //! Users of a barrier that anyone may set up and take away.
 
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::time::sleep;
 use zoolet_client::Error;
 use zoolet_client::recipes::Barrier;
 
@@ -18,9 +22,24 @@ pub(super) async fn take_turn(
         0 => user.finish(barrier.set()).await.map(drop),
         1 | 2 => user.finish(barrier.remove()).await.map(drop),
         _ => {
-            let limit = chance.up_to(user.timeout * 2);
+            // Some are longer than a change needs to be known.
+            let limit = chance.up_to(Duration::from_secs(20));
+            let removing_at = chance.up_to(user.timeout / 2);
             user.note(path, RecipeStep::Awaits);
-            if let Some(is_open) = user.finish(barrier.wait_timeout(limit)).await? {
+            let waits = async {
+                let removing = async {
+                    sleep(removing_at).await;
+                    // What it comes to, the log says.
+                    let _ = barrier.remove().await;
+                    pending().await
+                };
+                tokio::select! {
+                    biased;
+                    is_open = barrier.wait_timeout(limit) => is_open,
+                    it = removing => it,
+                }
+            };
+            if let Some(is_open) = user.finish(waits).await? {
                 user.note(path, RecipeStep::Awaited { is_open });
             }
             Ok(())

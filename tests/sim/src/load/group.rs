@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use tokio::time::sleep;
 use zoolet_client::recipes::GroupMember;
 use zoolet_client::{Error, Version};
@@ -11,21 +12,20 @@ use super::stop::{is_stopped, rest};
 use super::structures::{QUIET, User};
 use crate::history::RecipeStep;
 
-/// Joins the group, changes its data, deletes members as an operator does, and leaves and joins again.
-/// When all is quiet, it says who is there, and what its own znode must have, if the session is still
-/// there.
+/// Joins the group, changes its data, deletes its own znode as an operator does, and leaves and joins
+/// again. When all is quiet, it says who is there, and what its own znode must have.
 pub(super) async fn be_member(user: &User<'_>, path: &str, chance: &mut Chance) {
     let id = user.machine.client.0.to_string();
     while !is_stopped(user.stop) {
-        let data = chance.number().to_be_bytes();
+        let mut data = chance.number().to_be_bytes();
         let Ok(member) = GroupMember::join_with_data(user.client, path, &id, &data) else { return };
-        let outcome = user.finish(stay(user, path, (&id, &member), chance)).await;
+        let outcome = user.finish(stay(user, path, (&id, &member, &mut data), chance)).await;
         if outcome.is_err_and(|error| error.ends_session()) {
             return;
         }
         if is_stopped(user.stop) {
             sleep(QUIET).await;
-            return show(user, path, &id, &member);
+            return show(user, path, (&id, &member, &data));
         }
         if user.finish(member.leave()).await.is_err_and(|error| error.ends_session()) {
             return;
@@ -37,7 +37,7 @@ pub(super) async fn be_member(user: &User<'_>, path: &str, chance: &mut Chance) 
 async fn stay(
     user: &User<'_>,
     path: &str,
-    (id, member): (&str, &GroupMember),
+    (id, member, data): (&str, &GroupMember, &mut [u8; 8]),
     chance: &mut Chance,
 ) -> Result<(), Error> {
     for _ in 0..chance.between(1..=20) {
@@ -48,7 +48,10 @@ async fn stay(
             0 => {
                 member.ready_timeout(user.timeout * 2).await?;
             }
-            1 | 2 => member.set_data(&chance.number().to_be_bytes()),
+            1 | 2 => {
+                *data = chance.number().to_be_bytes();
+                member.set_data(data);
+            }
             3 => {
                 let deleted =
                     user.client.delete(&format!("{path}/{id}"), Version::Any).await.map(drop);
@@ -65,7 +68,10 @@ async fn stay(
     Ok(())
 }
 
-fn show(user: &User<'_>, path: &str, id: &str, member: &GroupMember) {
+/// Says what its znode must have by now, and what it sees, if it says itself that it is ready.
+fn show(user: &User<'_>, path: &str, (id, member, data): (&str, &GroupMember, &[u8; 8])) {
+    let (id, session) = (id.to_owned(), user.client.session().id);
+    user.note(path, RecipeStep::IsMember { id, session, data: Bytes::copy_from_slice(data) });
     if !member.is_ready() {
         return;
     }
@@ -73,7 +79,4 @@ fn show(user: &User<'_>, path: &str, id: &str, member: &GroupMember) {
     let znodes: BTreeMap<_, _> =
         shown.map(|(path, node)| (path, (node.stat.mzxid, node.data))).collect();
     user.note(path, RecipeStep::Shows { znodes });
-    let data = member.members().remove(id).unwrap_or_default();
-    let session = user.client.session().id;
-    user.note(path, RecipeStep::IsMember { id: id.to_owned(), session, data });
 }

@@ -61,7 +61,7 @@ impl Recipe {
         Self::Bilingual,
         Self::Revocable,
         Self::SemaphoreMutex,
-        Self::SharedSemaphore(2),
+        Self::SharedSemaphore(3),
     ];
 
     /// The path of one of its locks.
@@ -250,20 +250,25 @@ async fn attempt(
         }
     };
     match taken {
-        Some(guard) => hold_guard(&contender, guard, hold).await,
+        Some(guard) => hold_guard(&contender, guard, (hold, recipe == Recipe::Revocable)).await,
         None => Ok(()),
     }
 }
 
-async fn hold_guard(contender: &Contender, guard: LockGuard, span: Duration) -> Result<(), Error> {
+/// Holds the lock, and gives it back sooner if it is asked for and that is heeded.
+async fn hold_guard(
+    contender: &Contender,
+    guard: LockGuard,
+    (span, heeds): (Duration, bool),
+) -> Result<(), Error> {
     let token = guard.token().get();
     contender.granted(token, guard.path(), guard.client().session().id);
     let lost = guard.lost();
-    // Who is asked for the lock gives it back; no other recipe's holders are.
+    let holding = contender.hold(token, span, async move { _ = lost.await });
     let was_lost = tokio::select! {
         biased;
-        was_lost = contender.hold(token, span, async move { _ = lost.await }) => was_lost,
-        () = guard.revocation() => false,
+        was_lost = holding => was_lost,
+        () = guard.revocation(), if heeds => false,
     };
     contender.release(token, was_lost, guard.release()).await
 }

@@ -107,7 +107,7 @@ impl Load {
         let structures = Structure::ALL.iter().map(|structure| Role::Structure(*structure));
         let mut kinds: Vec<Role> = structures.collect();
         kinds.extend(Recipe::MORE.iter().map(|recipe| Role::Recipe(*recipe)));
-        for _ in 0..chance.between(0..=1) * chance.between(1..=2) {
+        for _ in 0..chance.between(0..=1) * chance.between(1..=3) {
             let kind = kinds.swap_remove(chance.place(kinds.len()));
             let clients = usize::try_from(chance.between(2..=3)).unwrap_or(2);
             self.roles.extend(std::iter::repeat_n(kind, clients));
