@@ -1,4 +1,4 @@
-//! Reading what stands in the place of a batch, be it whole or not.
+//! Reading what is in the place of a batch, be it whole or not.
 
 use bytes::{Buf, Bytes};
 
@@ -8,7 +8,7 @@ use super::format::{BATCH_HEADER_BYTES, BatchHeader, Record};
 use super::segment::Segment;
 use crate::{DiskFile, StorageError};
 
-/// A record as it stands in its batch.
+/// A record, and where it is in its batch.
 pub(super) struct BatchRecord {
     /// From the start of the batch, in bytes.
     pub(super) start: u64,
@@ -57,7 +57,7 @@ pub(super) fn read_body(
     Ok(Some(body))
 }
 
-/// Returns the records of a body; `None` if they are not whole, or not so many.
+/// Returns the records of a body; `None` if they are not whole, or not of that number.
 pub(super) fn decode_records(mut body: Bytes, count: u32) -> Option<Vec<BatchRecord>> {
     let mut records = Vec::new();
     let mut start = BATCH_HEADER_BYTES as u64;

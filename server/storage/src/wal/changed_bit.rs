@@ -40,7 +40,7 @@ pub(super) fn find_changed_bit(
     Ok(is_whole.then_some(offset + flipped.at as u64))
 }
 
-/// Whether so many zeros are at the end of a sector's bytes that a write may not have come so far.
+/// Whether a sector's bytes end in more zeros than these: a write may not have come so far.
 fn may_lack_end(bytes: &[u8]) -> bool {
     let end = bytes.len().saturating_sub(ZEROS_MAX + 1);
     bytes.get(end..).is_some_and(|end| EMPTY_SECTOR.starts_with(end))
