@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zoolet_storage::{Disk, StorageError};
+use zoolet_storage::{Disk, StorageError, read_small_file, replace_small_file};
 
 use crate::fatal::Fatal;
 use crate::process::blocking;
@@ -31,7 +31,8 @@ impl LossMark {
     /// Marks the directory, and ends the server.
     pub(crate) async fn make(self, why: String) {
         let (disk, directory, text) = (self.disk, self.directory, why.clone());
-        let writing = blocking(move || write(&*disk, &directory, &text));
+        let writing =
+            blocking(move || replace_small_file(&*disk, &directory, FILE_NAME, text.as_bytes()));
         // If it cannot be written, the server ends all the same.
         if let Ok(Err(error)) = writing.await {
             tracing::error!(%error, "cannot note that the log is damaged");
@@ -40,30 +41,14 @@ impl LossMark {
     }
 }
 
-fn write(disk: &dyn Disk, directory: &Path, text: &str) -> Result<(), StorageError> {
-    let path = directory.join(FILE_NAME);
-    let file = disk.create(&path).map_err(StorageError::io("create", &path))?;
-    file.write_all_at(text.as_bytes(), 0).map_err(StorageError::io("write", &path))?;
-    file.sync_data().map_err(StorageError::io("sync", &path))?;
-    disk.sync_dir(directory).map_err(StorageError::io("sync", directory))
-}
-
 /// Returns the mark of a directory and what it says, if there is one.
 pub(crate) fn read(
     disk: &dyn Disk,
     directory: &Path,
 ) -> Result<Option<(PathBuf, String)>, StorageError> {
     let path = directory.join(FILE_NAME);
-    if !disk.exists(&path).map_err(StorageError::io("look for", &path))? {
-        return Ok(None);
-    }
-    let file = disk.open(&path).map_err(StorageError::io("open", &path))?;
-    let bytes = file.bytes().map_err(StorageError::io("measure", &path))?;
-    let mut text = vec![0; usize::try_from(bytes.min(FILE_BYTES_MAX)).unwrap_or(0)];
-    file.read_exact_at(&mut text, 0).map_err(StorageError::io("read", &path))?;
-    // A power cut may have left no text.
-    let text = String::from_utf8_lossy(&text).trim_matches('\0').to_owned();
-    Ok(Some((path, if text.is_empty() { "the log is damaged".to_owned() } else { text })))
+    let text = read_small_file(disk, &path, FILE_BYTES_MAX)?;
+    Ok(text.map(|text| (path, String::from_utf8_lossy(&text).into_owned())))
 }
 
 #[cfg(test)]
@@ -84,8 +69,5 @@ mod tests {
         let after = MemoryDisk::from_image(disk.image().after_power_cut(Survival::Nothing));
         let (path, text) = read(&after, directory).unwrap().unwrap();
         assert_eq!((path.to_str(), text.as_str()), (Some("data/lost-entries"), "entry 7 is gone"));
-        after.create(&path).unwrap();
-        let (_, text) = read(&after, directory).unwrap().unwrap();
-        assert_eq!(text, "the log is damaged");
     }
 }

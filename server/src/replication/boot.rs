@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crc32c::crc32c;
 use zoolet_replica::Boot;
-use zoolet_storage::{Disk, StorageError};
+use zoolet_storage::{Disk, StorageError, read_small_file, replace_small_file};
 
 /// The version of the file's format: version, number (8), CRC32C of both (4).
 const VERSION: u8 = 2;
@@ -15,13 +15,16 @@ const VERSION: u8 = 2;
 /// The version that had no checksum.
 const VERSION_WITHOUT_CHECKSUM: u8 = 1;
 
+/// The file in a directory.
+const FILE_NAME: &str = "boot";
+
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 64;
 
 /// Takes the number of this start: the wall clock in milliseconds, or one more than the last
 /// start's. It is durable when this returns.
 pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<Boot, StorageError> {
-    let path = directory.join("boot");
+    let path = directory.join(FILE_NAME);
     let last = last(disk, &path)?;
     let after = last.checked_add(1);
     let after =
@@ -33,25 +36,12 @@ pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<Bo
 
 /// Writes the number of the start that this one goes on as. It is durable when this returns.
 pub(super) fn save(disk: &dyn Disk, directory: &Path, boot: Boot) -> Result<(), StorageError> {
-    let path = directory.join("boot");
-    let temporary = path.with_extension("tmp");
-    let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-    file.write_all_at(&encode(boot.0), 0).map_err(StorageError::io("write", &temporary))?;
-    file.sync_data().map_err(StorageError::io("sync", &temporary))?;
-    disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
-    disk.sync_dir(directory).map_err(StorageError::io("sync", directory))
+    replace_small_file(disk, directory, FILE_NAME, &encode(boot.0))
 }
 
 /// The number of the last start; zero before the first.
 fn last(disk: &dyn Disk, path: &Path) -> Result<u64, StorageError> {
-    if !disk.exists(path).map_err(StorageError::io("look for", path))? {
-        return Ok(0);
-    }
-    let file = disk.open(path).map_err(StorageError::io("open", path))?;
-    let bytes = file.bytes().map_err(StorageError::io("measure", path))?;
-    let mut read = vec![0; usize::try_from(bytes.min(FILE_BYTES_MAX)).unwrap_or(0)];
-    file.read_exact_at(&mut read, 0).map_err(StorageError::io("read", path))?;
-    decode(&read, path)
+    read_small_file(disk, path, FILE_BYTES_MAX)?.map_or(Ok(0), |read| decode(&read, path))
 }
 
 fn encode(number: u64) -> Vec<u8> {

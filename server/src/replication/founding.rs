@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use crc32c::crc32c;
-use zoolet_storage::{Disk, StorageError};
+use zoolet_storage::{Disk, StorageError, read_small_file, replace_small_file};
 
 use crate::consensus::MemberNode;
 use crate::node_id::NodeId;
@@ -26,6 +26,8 @@ const VERSION: u8 = 1;
 
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The file, beside the log.
+const FILE_NAME: &str = "founding";
 
 /// The bits of a ballot that are the server's number.
 const SERVER_BITS: u32 = 8;
@@ -257,16 +259,11 @@ pub(super) struct AcceptorFile {
 impl AcceptorFile {
     /// Reads the file, if there is one. Blocks.
     pub(super) fn open(disk: Arc<dyn Disk>, directory: PathBuf) -> Result<Self, StorageError> {
-        let path = directory.join("founding");
-        let acceptor = if disk.exists(&path).map_err(StorageError::io("look for", &path))? {
-            let file = disk.open(&path).map_err(StorageError::io("open", &path))?;
-            let bytes = file.bytes().map_err(StorageError::io("measure", &path))?;
-            let mut read = vec![0; usize::try_from(bytes.min(FILE_BYTES_MAX)).unwrap_or(0)];
-            file.read_exact_at(&mut read, 0).map_err(StorageError::io("read", &path))?;
-            let decoded = Acceptor::decode(&read);
-            decoded.map_err(|error| StorageError::corrupt(&path, 0, error.to_string()))?
-        } else {
-            Acceptor::default()
+        let path = directory.join(FILE_NAME);
+        let acceptor = match read_small_file(&*disk, &path, FILE_BYTES_MAX)? {
+            Some(read) => Acceptor::decode(&read)
+                .map_err(|error| StorageError::corrupt(&path, 0, error.to_string()))?,
+            None => Acceptor::default(),
         };
         Ok(Self { disk, directory, acceptor })
     }
@@ -288,15 +285,7 @@ impl AcceptorFile {
     }
 
     fn save(&self, acceptor: &Acceptor) -> Result<(), StorageError> {
-        let path = self.directory.join("founding");
-        let temporary = path.with_extension("tmp");
-        let (disk, bytes) = (&self.disk, acceptor.encode());
-        let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-        file.write_all_at(&bytes, 0).map_err(StorageError::io("write", &temporary))?;
-        file.sync_data().map_err(StorageError::io("sync", &temporary))?;
-        disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
-        let synced = disk.sync_dir(&self.directory);
-        synced.map_err(StorageError::io("sync", &self.directory))
+        replace_small_file(&*self.disk, &self.directory, FILE_NAME, &acceptor.encode())
     }
 }
 

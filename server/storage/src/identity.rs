@@ -9,6 +9,7 @@ use crc32c::crc32c;
 use super::data_dir::DataDir;
 use super::disk::Disk;
 use super::error::StorageError;
+use super::small_file::{read_small_file, replace_small_file};
 
 const FORMAT_VERSION: u32 = 2;
 
@@ -44,14 +45,8 @@ impl Identity {
     /// Returns what a directory says that may be in use by a server; `None` before its first start.
     pub fn peek(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, StorageError> {
         let path = directory.join(FILE_NAME);
-        if !disk.exists(&path).map_err(StorageError::io("look for", &path))? {
-            return Ok(None);
-        }
-        let file = disk.open(&path).map_err(StorageError::io("open", &path))?;
-        let bytes = file.bytes().map_err(StorageError::io("measure", &path))?;
-        let mut text = vec![0; usize::try_from(bytes.min(FILE_BYTES_MAX)).unwrap_or(0)];
-        file.read_exact_at(&mut text, 0).map_err(StorageError::io("read", &path))?;
-        decode(&text, &path).map(Some)
+        let text = read_small_file(disk, &path, FILE_BYTES_MAX)?;
+        text.map(|text| decode(&text, &path)).transpose()
     }
 
     /// Makes the directory this server's at the first start, and refuses one that is another's.
@@ -78,14 +73,8 @@ impl Identity {
 
     /// Writes the identity, in place of the one that is there. It is durable when this returns.
     pub fn write(self, directory: &DataDir) -> Result<(), StorageError> {
-        let (disk, path) = (directory.disk(), directory.identity_path());
-        let temporary = path.with_extension("tmp");
-        let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-        let written = file.write_all_at(self.encode().as_bytes(), 0);
-        written.map_err(StorageError::io("write", &temporary))?;
-        file.sync_data().map_err(StorageError::io("sync", &temporary))?;
-        disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
-        disk.sync_dir(directory.path()).map_err(StorageError::io("sync", directory.path()))
+        let text = self.encode();
+        replace_small_file(&*directory.disk(), directory.path(), FILE_NAME, text.as_bytes())
     }
 
     /// Text, for the eyes of an operator.

@@ -13,6 +13,7 @@ mod identity;
 mod log_index;
 mod memory;
 mod panic;
+mod small_file;
 mod snapshot;
 mod wal;
 mod watched;
@@ -26,6 +27,7 @@ pub use memory::MemoryDisk;
 #[cfg(feature = "faults")]
 pub use memory::{Fault, Image, Power, Survival};
 pub use panic::{caught_now, panicked};
+pub use small_file::{read_small_file, replace_small_file};
 pub use snapshot::{
     SealedSnapshot, SnapshotEncoder, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore,
     SnapshotSummary, SnapshotWriter,
