@@ -166,8 +166,8 @@ planted_seeds:
 # write to target/compare; ROUNDS, WINDOW_MS, FAULTS, LANES and OUT as in tests/src/compare/options.rs.
 compare_locks: profile = $(if $(filter 1,$(SHORT)),debug,release)
 compare_locks:
-	cargo build $(if $(filter 1,$(SHORT)),,--release) -p zoolet
-	cargo build $(if $(filter 1,$(SHORT)),--workspace,--release -p zoolet-tests) \
+	$(if $(filter 1,$(SHORT)),,cargo build --release -p zoolet)
+	cargo build $(if $(filter 1,$(SHORT)),--workspace --bin zoolet,--release -p zoolet-tests) \
 		--example compare_locks --example compare_client
 	SHORT='$(SHORT)' SYSTEMS='$(SYSTEMS)' ROUNDS='$(ROUNDS)' WINDOW_MS='$(WINDOW_MS)' FAULTS='$(FAULTS)' \
 		LANES='$(LANES)' $(if $(OUT),OUT='$(abspath $(OUT))') \
