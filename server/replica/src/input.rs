@@ -143,11 +143,12 @@ pub enum Input {
         /// The term in which it leads, if it does.
         term: Option<Term>,
     },
-    /// A majority has lately answered this server as its leader. Comes before the role of a leader, and
-    /// again and again while it leads.
+    /// A majority has lately answered this server as its leader, or its leader has sent to it. Comes
+    /// before the role of a leader, a follower or an observer, and again and again while it has that.
     Lease {
-        /// Until when it may count signs of life, on the monotonic clock: no later leader grants the
-        /// sessions less (`Options::takeover_grace_ms`).
+        /// Until when that holds, on the monotonic clock. So long a leader may count signs of life: no
+        /// later leader grants the sessions less (`Options::takeover_grace_ms`). For
+        /// `Options::leader_loss_limit_ms` more the state is served (P9).
         until_ms: u64,
     },
     /// A session is to end now as if its timeout were over, whether or not its client is alive: for

@@ -35,7 +35,6 @@ mod watch;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
 
 use zoolet_jute::SessionId;
 
@@ -80,12 +79,9 @@ pub struct Replica {
     read_only: bool,
     /// The first session id of this time of serving nothing but reads.
     read_only_from: SessionId,
-    looking_since_ms: u64,
-    /// As leader: until when it may count signs of life.
+    /// Until when this server is led, or as leader may count signs of life; see [`Input::Lease`].
     lease_until_ms: u64,
     last_step_ms: Option<u64>,
-    /// When this process did not run for the last time.
-    last_pause: Range<u64>,
     // Boxed, because the nodes of a map are half empty where keys only rise.
     connections: BTreeMap<ConnectionId, Box<Client>>,
     // Invariant: the connections behind their handshake, each under its session.
@@ -142,10 +138,8 @@ impl Replica {
             serving: false,
             read_only: false,
             read_only_from: SessionId::NONE,
-            looking_since_ms: 0,
             lease_until_ms: 0,
             last_step_ms: None,
-            last_pause: 0..0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),

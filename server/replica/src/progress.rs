@@ -100,7 +100,8 @@ impl Replica {
 
     /// Whether nothing may be read from the state.
     pub(super) fn is_busy(&self) -> bool {
-        self.jump.is_some()
+        (self.is_out_of_date() && !planted!("old-state-is-served-at-once"))
+            || self.jump.is_some()
             || self.applying.as_ref().is_some_and(|applying| applying.current.is_some())
     }
 

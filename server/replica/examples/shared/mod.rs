@@ -80,6 +80,7 @@ impl Server {
         options.watch_bytes_per_connection_max = usize::MAX;
         options.watch_bytes_max = usize::MAX;
         let mut server = Self(Replica::new(options, State::new()), Vec::new());
+        server.step(Input::Lease { until_ms: u64::MAX });
         server.step(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         server
     }

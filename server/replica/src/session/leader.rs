@@ -43,7 +43,7 @@ impl Replica {
             connection.touch_mark = u64::MAX;
         }
         match role {
-            Role::Looking => self.looking_since_ms = self.alone_since_ms(),
+            Role::Looking => {}
             Role::Follower | Role::Observer => self.expiry.enter(None),
             Role::Leader => self.begin_to_lead(),
         }
@@ -56,15 +56,6 @@ impl Replica {
         if role == Role::Looking {
             self.stop_serving(out);
         }
-    }
-
-    /// Returns since when this server knows of no leader. One that has just been stopped learns that
-    /// only now, and what it knows is as old as the pause. If that was earlier, there was a leader since.
-    fn alone_since_ms(&self) -> u64 {
-        let now_ms = self.now.mono_ms;
-        let paused = self.last_pause.clone();
-        let is_recent = now_ms.saturating_sub(paused.end) <= 2 * self.options.tick_ms;
-        if is_recent && !paused.is_empty() { paused.start } else { now_ms }
     }
 
     /// Serves clients from now on, if a leader is known and the members are written down: no
@@ -188,8 +179,7 @@ impl Replica {
         if self.read_only {
             return self.expire_read_only(out);
         }
-        let alone_ms = self.now.mono_ms.saturating_sub(self.looking_since_ms);
-        if alone_ms <= self.options.leader_loss_limit_ms {
+        if !self.is_out_of_date() {
             return;
         }
         if std::mem::take(&mut self.serving) {

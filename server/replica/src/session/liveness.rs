@@ -119,6 +119,14 @@ impl Replica {
         planted!("lease-without-end") || self.now.mono_ms < self.lease_until_ms
     }
 
+    /// Whether what this server has may be too old to be served (P9): nothing has come from a leader,
+    /// or as leader from a majority, for longer than a server may serve without. One that was stopped
+    /// is asked for more before it knows which part it has now.
+    pub(crate) fn is_out_of_date(&self) -> bool {
+        let limit_ms = self.options.leader_loss_limit_ms;
+        !self.read_only && self.now.mono_ms > self.lease_until_ms.saturating_add(limit_ms)
+    }
+
     /// Takes a new lease. What has waited for it is counted at once.
     pub(crate) fn on_lease(&mut self, until_ms: u64, out: &mut Vec<Output>) {
         let was_over = !self.has_lease();
@@ -163,7 +171,6 @@ impl Replica {
         if gap_ms <= pause_ms {
             return;
         }
-        self.last_pause = last_ms..now_ms;
         if self.role == Role::Leader {
             self.expiry.postpone(gap_ms);
             self.expire_from_ms = now_ms.saturating_add(pause_ms);

@@ -11,9 +11,13 @@ fn a_start_does_not_count_as_a_pause() {
     options.leader_loss_limit_ms = 3000;
     let mut replica = Replica::new(options, State::new());
     let mut out = Vec::new();
-    for (mono_ms, role) in [(60_000, Role::Follower), (60_100, Role::Looking)] {
-        let now = Now { mono_ms, wall_ms: 0 };
-        replica.step(now, Input::Role { role, term: None }, &mut out);
+    let inputs = [
+        (60_000, Input::Lease { until_ms: 60_100 }),
+        (60_000, Input::Role { role: Role::Follower, term: None }),
+        (60_100, Input::Role { role: Role::Looking, term: None }),
+    ];
+    for (mono_ms, input) in inputs {
+        replica.step(Now { mono_ms, wall_ms: 0 }, input, &mut out);
     }
     assert!(replica.serving());
     let now = Now { mono_ms: 63_101, wall_ms: 0 };

@@ -24,6 +24,8 @@ pub(crate) struct World {
     /// The term of new entries and of new leaders.
     pub(crate) term: u64,
     pub(crate) now_ms: u64,
+    /// Until when the servers have run.
+    ran_until_ms: u64,
     /// What came out for clients, in order.
     pub(crate) out: Vec<Output>,
     /// A server whose touches get lost.
@@ -76,6 +78,7 @@ impl World {
             log: Vec::new(),
             term: 1,
             now_ms: 0,
+            ran_until_ms: 0,
             out: Vec::new(),
             cut: None,
             stepwise: false,
@@ -106,12 +109,17 @@ impl World {
         }
     }
 
-    /// Who leads does so in the current term, with a lease that does not end by itself.
+    /// Who leads does so in the current term. Who leads or is led has a lease that does not end by
+    /// itself; a server that looks for a leader has one that ended when it last ran. No leader follows
+    /// another before it has looked for one.
     pub(crate) fn take_role(&mut self, server: usize, role: Role) {
         let term = (role == Role::Leader).then_some(Term(self.term));
-        if term.is_some() {
-            self.step(server, Input::Lease { until_ms: u64::MAX });
+        let is_led = matches!(role, Role::Follower | Role::Observer);
+        if is_led && self.servers[server].replica.role() == Role::Leader {
+            self.step(server, Input::Role { role: Role::Looking, term: None });
         }
+        let until_ms = if role == Role::Looking { self.ran_until_ms } else { u64::MAX };
+        self.step(server, Input::Lease { until_ms });
         self.step(server, Input::Role { role, term });
     }
 
@@ -210,6 +218,7 @@ impl World {
             self.now_ms = (self.now_ms + TICK_MS / 4).min(end);
             self.tick();
         }
+        self.ran_until_ms = self.now_ms;
     }
 
     /// One tick of every server, at the time that it is.

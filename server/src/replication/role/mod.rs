@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use zoolet_replica::{Role, Term};
 
+use super::leader_contact::Silence;
 use super::options::Timing;
 use crate::consensus::Leadership;
 use crate::node_id::NodeId;
@@ -44,8 +45,8 @@ pub(super) struct Observations {
     pub is_removed: bool,
     /// Whether the process of the leader that it follows was just found to be gone.
     pub leader_is_gone: bool,
-    /// The time since a message of a leader that does not suspect its quorum; `None`: never.
-    pub leader_silent_for: Option<Duration>,
+    /// How long no message came of a leader that does not suspect its quorum; `None`: never one.
+    pub leader_silence: Option<Silence>,
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
     /// The machine's clock, read before all else that is here.
@@ -90,9 +91,9 @@ pub(super) struct Decision {
     pub role: Role,
     /// The term in which it leads, if it does.
     pub term: Option<Term>,
-    /// Until when it may count signs of life as leader, on the machine's clock: a majority's votes for
-    /// another leader come after the messages that it has answered. A server that was stopped does not
-    /// know for how long, so a role alone says too little.
+    /// Until when it leads or is led for certain, on the machine's clock: another leader is elected
+    /// behind the messages that a majority has answered, and that this server has got. One that was
+    /// stopped does not know for how long, so a role alone says too little.
     pub lease_until_ms: Option<u64>,
     /// Whether it belongs to the ensemble.
     pub is_member: bool,
@@ -110,6 +111,9 @@ pub(super) struct Decision {
     /// Whether it must catch up before it may serve: what it has may be long out of date, or differ
     /// from what the others have.
     pub must_catch_up: bool,
+    /// Whether it may have missed another leader since the last decision: what it has caught up with
+    /// before does not count.
+    pub was_cut_off: bool,
     /// Whether it makes another server the leader now, and why.
     pub hand_over: Option<HandOver>,
     /// The disk has just answered after this time, for which the server has given its lead up.
@@ -176,15 +180,14 @@ impl RoleState {
             (Some(_), None) => self.as_follower(seen),
             (None, _) => Role::Looking,
         };
-        let follows = matches!(wanted, Role::Follower | Role::Observer);
-        let must_catch_up = self.role == Role::Looking && follows && !seen.has_caught_up;
+        let must_catch_up = is_led(wanted) && self.is_behind(seen);
         let may_elect = !seen.is_removed && !seen.has_diverged;
         self.role = if must_catch_up { Role::Looking } else { wanted };
         Decision {
             role: self.role,
             // A server that leads again in another term may have missed another leader in between.
             term: own_term.filter(|_| self.role == Role::Leader),
-            lease_until_ms: self.lease_until_ms(seen).filter(|_| self.role == Role::Leader),
+            lease_until_ms: self.lease_until_ms(seen),
             is_member,
             is_halted: seen.has_diverged,
             may_elect,
@@ -192,6 +195,7 @@ impl RoleState {
             sends_heartbeats: self.sends_heartbeats(now, suspects_quorum),
             suspects_quorum,
             must_catch_up,
+            was_cut_off: self.was_cut_off(seen),
             stall_ended_after: self.follow_disk(now, seen.disk_busy_with),
             hand_over: self.hand_over(now, seen, own_term.is_some()),
         }
@@ -210,7 +214,12 @@ impl RoleState {
     }
 
     fn lease_until_ms(&self, seen: &Observations) -> Option<u64> {
-        let left = self.timing.silence_max().checked_sub(seen.quorum_silent_for?)?;
+        let silent_for = match self.role {
+            Role::Leader => seen.quorum_silent_for,
+            Role::Follower | Role::Observer => seen.leader_silence.map(|silence| silence.lasts),
+            Role::Looking => None,
+        };
+        let left = self.timing.silence_max().checked_sub(silent_for?)?;
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         Some(seen.now_ms.saturating_add(left_ms))
     }
@@ -222,8 +231,22 @@ impl RoleState {
         if is_current && leads_on { Role::Leader } else { Role::Looking }
     }
 
+    /// Returns whether the leader, or this server, stood still for so long that there may have been
+    /// another one since.
+    fn was_cut_off(&self, seen: &Observations) -> bool {
+        let silence = seen.leader_silence;
+        silence.is_some_and(|silence| silence.longest >= self.timing.silence_max())
+    }
+
+    /// Returns whether a server that is led may be behind. One that follows keeps up; one that has led
+    /// learns of its successor at some time behind its election.
+    fn is_behind(&self, seen: &Observations) -> bool {
+        self.was_cut_off(seen) || !(is_led(self.role) || seen.has_caught_up)
+    }
+
     fn as_follower(&self, seen: &Observations) -> Role {
-        let is_led = seen.leader_silent_for.is_some_and(|time| time < self.timing.silence_max());
+        let silence_max = self.timing.silence_max();
+        let is_led = seen.leader_silence.is_some_and(|silence| silence.lasts < silence_max);
         match (is_led, seen.is_voter) {
             (false, _) => Role::Looking,
             (true, true) => Role::Follower,
@@ -285,4 +308,8 @@ impl RoleState {
         stall.cost_lead |= is_due;
         is_due.then_some(silent_for)
     }
+}
+
+fn is_led(role: Role) -> bool {
+    matches!(role, Role::Follower | Role::Observer)
 }

@@ -3,6 +3,12 @@ use super::*;
 const NODE: NodeId = NodeId(7);
 const OTHER: NodeId = NodeId(8);
 
+/// No message for this time, and for none longer before.
+fn silence(ms: u64) -> Silence {
+    let lasts = Duration::from_millis(ms);
+    Silence { lasts, longest: lasts }
+}
+
 /// Steps a server through observations, at times that only the script moves.
 struct Script {
     state: RoleState,
@@ -18,7 +24,7 @@ impl Script {
             node: NODE,
             is_listed: true,
             is_voter: true,
-            leader_silent_for: Some(Duration::ZERO),
+            leader_silence: Some(silence(0)),
             quorum_silent_for: Some(Duration::ZERO),
             applied_term: Some(Term(3)),
             ..Observations::default()
@@ -75,10 +81,39 @@ fn a_follower_serves_only_what_it_has_caught_up_with() {
     // From then on it keeps up, until it has lost its leader.
     script.seen.has_caught_up = false;
     assert_eq!(script.step().role, Role::Follower);
-    script.seen.leader_silent_for = Some(script.timing().silence_max());
+    let silence_max = script.timing().silence_max();
+    script.seen.leader_silence = Some(Silence { lasts: silence_max, longest: silence_max });
     assert_eq!(script.step().role, Role::Looking);
-    script.seen.leader_silent_for = Some(Duration::ZERO);
+    script.seen.leader_silence = Some(silence(0));
     assert!(script.step().must_catch_up);
+}
+
+/// A message of the present leader was the first thing that a server received when it went on, before
+/// it looked at how long there had been none: it served what it had.
+#[test]
+fn a_follower_that_was_stopped_catches_up_though_a_leader_has_just_sent() {
+    let mut script = Script::follower();
+    let longest = script.timing().silence_max();
+    script.seen.leader_silence = Some(Silence { lasts: Duration::ZERO, longest });
+    let decision = script.step();
+    assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
+    assert!(decision.was_cut_off, "what it catches up with must be asked for anew");
+    // It had asked before it was stopped.
+    script.seen.has_caught_up = true;
+    assert_eq!(script.step().role, Role::Looking);
+    script.seen.leader_silence = Some(silence(0));
+    assert_eq!(script.step().role, Role::Follower);
+}
+
+/// Its successor may lead since long ago.
+#[test]
+fn a_leader_that_was_replaced_catches_up_before_it_follows() {
+    let mut script = Script::leader();
+    script.seen.leadership = Some(Leadership { leader: OTHER, term: Term(4) });
+    let decision = script.step();
+    assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
+    script.seen.has_caught_up = true;
+    assert_eq!(script.step().role, Role::Follower);
 }
 
 #[test]
@@ -264,5 +299,17 @@ fn the_lease_of_a_leader_counts_from_what_a_majority_has_answered() {
     assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms - 120));
     script.seen.quorum_silent_for = Some(length);
     assert_eq!(script.step().lease_until_ms, None);
-    assert_eq!(Script::follower().step().lease_until_ms, None);
+}
+
+#[test]
+fn the_lease_of_a_follower_counts_from_the_last_message_of_its_leader() {
+    let mut script = Script::follower();
+    let length_ms = u64::try_from(script.timing().silence_max().as_millis()).unwrap();
+    script.seen.now_ms = 5000;
+    script.seen.leader_silence = Some(silence(120));
+    assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms - 120));
+    script.seen.leader_silence = Some(silence(length_ms));
+    assert_eq!(script.step().lease_until_ms, None);
+    script.seen.leader_silence = Some(silence(0));
+    assert_eq!(script.step().lease_until_ms, None, "it has to catch up");
 }

@@ -136,9 +136,11 @@ impl Supervisor {
                 ongoing.missed = Some(gone);
                 sources.under_way.push(self.succeed(gone, decision.campaigns));
             }
-            if !decision.must_catch_up {
+            if !decision.must_catch_up || decision.was_cut_off {
                 sources.catching_up = None;
-            } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
+            }
+            let may_begin = sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false);
+            if decision.must_catch_up && may_begin {
                 sources.catching_up = Some(self.catch_up());
             }
             if let Some(reason) = decision.hand_over {
@@ -314,7 +316,7 @@ impl Supervisor {
             is_voter: voters.contains(&node),
             is_only_voter: voters.iter().all(|voter| *voter == node),
             is_removed: self.signals.removed_at() > view.membership.index(),
-            leader_silent_for: self.leader_contact.silent_for(),
+            leader_silence: self.leader_contact.take_silence(),
             quorum_silent_for: view.quorum_silent_for,
             now_ms,
             applied_term: self.applied.borrow().map(|last| Term(last.term)),
