@@ -16,7 +16,7 @@ use crate::history::RecipeStep;
 /// again. When all is quiet, it says who is there, and what its own znode must have.
 pub(super) async fn be_member(user: &User<'_>, path: &str, chance: &mut Chance) {
     let id = user.machine.client.0.to_string();
-    while !is_stopped(user.stop) {
+    loop {
         let mut data = chance.number().to_be_bytes();
         let Ok(member) = GroupMember::join_with_data(user.client, path, &id, &data) else { return };
         let outcome = user.finish(stay(user, path, (&id, &member, &mut data), chance)).await;
