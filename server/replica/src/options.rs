@@ -89,7 +89,7 @@ pub struct Options {
     /// How much more time than its timeout a new leader gives each session: so long its predecessor may
     /// go on counting signs of life.
     pub takeover_grace_ms: u64,
-    /// How long clients are served without a leader.
+    /// How long clients are served without a leader, behind the end of the last lease.
     pub leader_loss_limit_ms: u64,
     /// Whether reads are served for longer, to clients that ask for it (`readonlymode.enabled`).
     pub read_only_mode: bool,

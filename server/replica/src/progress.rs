@@ -4,7 +4,8 @@
 //!
 //! Each step has a budget. While a command, or the look behind a snapshot, is half done, no request
 //! reads the state: it waits for its turn, and gets it when that is done. So the steps cannot be
-//! seen from outside, and no reply overtakes a notification.
+//! seen from outside, and no reply overtakes a notification. The same holds while the state may be
+//! too old to be served.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -76,7 +77,7 @@ impl Replica {
     /// Whether the last step has left something to do, which [`super::Input::GoOn`] does.
     pub fn has_work(&self) -> bool {
         self.is_applying()
-            || (!self.is_busy() && !self.rest.due.is_empty())
+            || (!self.reads_wait() && !self.rest.due.is_empty())
             || !self.rest.gone.is_empty()
             || self.rest.ungranted.is_some()
     }
@@ -99,7 +100,7 @@ impl Replica {
     }
 
     /// Whether nothing may be read from the state.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(super) fn reads_wait(&self) -> bool {
         (self.is_out_of_date() && !planted!("old-state-is-served-at-once"))
             || self.jump.is_some()
             || self.applying.as_ref().is_some_and(|applying| applying.current.is_some())
@@ -220,7 +221,7 @@ impl Replica {
 
     /// Answers everything whose turn has come, on connections for which that was put off.
     fn drain_some(&mut self, out: &mut Vec<Output>) -> bool {
-        if self.is_busy() {
+        if self.reads_wait() {
             return false;
         }
         let Some(connection) = self.rest.due.pop_first() else { return false };

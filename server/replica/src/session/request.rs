@@ -68,7 +68,7 @@ impl Replica {
     /// Whether a request whose turn has come is answered in this step.
     fn may_answer(&self, connection: ConnectionId) -> bool {
         let asking = self.connections.get(&connection);
-        !self.is_busy()
+        !self.reads_wait()
             && self.budget > 0
             && asking.is_some_and(|asking| asking.unread_bytes <= self.options.unread_bytes_max)
     }

@@ -21,9 +21,9 @@
 mod audit;
 mod limits;
 mod parse;
-mod pauses;
 mod races;
 mod script;
+mod starts;
 mod steps;
 mod world;
 

@@ -100,7 +100,7 @@ impl Script {
             }
             ["lease", server, ms] => {
                 let until_ms = self.world.now_ms + ms.parse::<u64>().unwrap();
-                self.world.step(index(server), Input::Lease { until_ms });
+                self.world.lease(index(server), until_ms);
             }
             ["removed" | "reconfigured" | "reconfiglost" | "members", server, ..] => {
                 self.world.step(index(server), of_ensemble(words));

@@ -15,6 +15,9 @@ use zoolet_replica::{
 /// The tick of all servers.
 pub(crate) const TICK_MS: u64 = 500;
 
+/// How long a lease is.
+const LEASE_MS: u64 = 1;
+
 /// All servers, their log, and what the clients have got.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -24,8 +27,6 @@ pub(crate) struct World {
     /// The term of new entries and of new leaders.
     pub(crate) term: u64,
     pub(crate) now_ms: u64,
-    /// Until when the servers have run.
-    ran_until_ms: u64,
     /// What came out for clients, in order.
     pub(crate) out: Vec<Output>,
     /// A server whose touches get lost.
@@ -49,6 +50,8 @@ pub(crate) struct Server {
     touch: u64,
     stream: u64,
     applied: usize,
+    /// Whether its lease is renewed as long as it leads or is led.
+    is_renewed: bool,
 }
 
 impl World {
@@ -70,6 +73,7 @@ impl World {
                     touch: 0,
                     stream: 0,
                     applied: 0,
+                    is_renewed: true,
                 }
             })
             .collect();
@@ -78,7 +82,6 @@ impl World {
             log: Vec::new(),
             term: 1,
             now_ms: 0,
-            ran_until_ms: 0,
             out: Vec::new(),
             cut: None,
             stepwise: false,
@@ -109,18 +112,31 @@ impl World {
         }
     }
 
-    /// Who leads does so in the current term. Who leads or is led has a lease that does not end by
-    /// itself; a server that looks for a leader has one that ended when it last ran. No leader follows
-    /// another before it has looked for one.
+    /// Who leads does so in the current term, and looks for a leader before it follows another one. Who
+    /// leads or is led has a lease, which ends behind the next tick; see [`World::tick`].
     pub(crate) fn take_role(&mut self, server: usize, role: Role) {
         let term = (role == Role::Leader).then_some(Term(self.term));
         let is_led = matches!(role, Role::Follower | Role::Observer);
         if is_led && self.servers[server].replica.role() == Role::Leader {
             self.step(server, Input::Role { role: Role::Looking, term: None });
         }
-        let until_ms = if role == Role::Looking { self.ran_until_ms } else { u64::MAX };
-        self.step(server, Input::Lease { until_ms });
+        if role != Role::Looking {
+            self.renew(server);
+        }
         self.step(server, Input::Role { role, term });
+    }
+
+    /// Renews a lease, unless the test does it from now on.
+    fn renew(&mut self, server: usize) {
+        if self.servers[server].is_renewed {
+            self.step(server, Input::Lease { until_ms: self.now_ms + LEASE_MS });
+        }
+    }
+
+    /// Gives a server a lease that is not renewed.
+    pub(crate) fn lease(&mut self, server: usize, until_ms: u64) {
+        self.servers[server].is_renewed = false;
+        self.step(server, Input::Lease { until_ms });
     }
 
     pub(crate) fn connect(&mut self, server: usize, request: ConnectRequest) -> ConnectionId {
@@ -218,12 +234,14 @@ impl World {
             self.now_ms = (self.now_ms + TICK_MS / 4).min(end);
             self.tick();
         }
-        self.ran_until_ms = self.now_ms;
     }
 
-    /// One tick of every server, at the time that it is.
+    /// One tick of every server, at the time that it is. Leases are renewed with it.
     pub(crate) fn tick(&mut self) {
         for server in 0..self.servers.len() {
+            if self.servers[server].replica.role() != Role::Looking {
+                self.renew(server);
+            }
             self.step(server, Input::Tick);
             self.deliver_touches(server);
         }

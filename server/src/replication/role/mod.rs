@@ -82,6 +82,18 @@ pub(super) enum HandOver {
     NumbersRunOut,
 }
 
+/// Whether a server must catch up before it may serve: what it has may be long out of date, or differ
+/// from what the others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CatchUp {
+    /// No.
+    No,
+    /// It must; an attempt that is under way goes on.
+    GoOn,
+    /// It must, and an attempt that is under way began before this server missed something.
+    Anew,
+}
+
 /// What a server may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
@@ -91,9 +103,9 @@ pub(super) struct Decision {
     pub role: Role,
     /// The term in which it leads, if it does.
     pub term: Option<Term>,
-    /// Until when it leads or is led for certain, on the machine's clock: another leader is elected
-    /// behind the messages that a majority has answered, and that this server has got. One that was
-    /// stopped does not know for how long, so a role alone says too little.
+    /// Until when the role holds, on the machine's clock: the longest allowed silence behind the last
+    /// message of the leader, or as leader behind the last one that a majority has answered. A server
+    /// that was stopped does not know for how long, so a role alone says too little.
     pub lease_until_ms: Option<u64>,
     /// Whether it belongs to the ensemble.
     pub is_member: bool,
@@ -108,12 +120,8 @@ pub(super) struct Decision {
     pub sends_heartbeats: bool,
     /// Whether its appends say that it suspects that it has lost its quorum.
     pub suspects_quorum: bool,
-    /// Whether it must catch up before it may serve: what it has may be long out of date, or differ
-    /// from what the others have.
-    pub must_catch_up: bool,
-    /// Whether it may have missed another leader since the last decision: what it has caught up with
-    /// before does not count.
-    pub was_cut_off: bool,
+    /// Whether it must catch up before it may serve.
+    pub catch_up: CatchUp,
     /// Whether it makes another server the leader now, and why.
     pub hand_over: Option<HandOver>,
     /// The disk has just answered after this time, for which the server has given its lead up.
@@ -180,9 +188,9 @@ impl RoleState {
             (Some(_), None) => self.as_follower(seen),
             (None, _) => Role::Looking,
         };
-        let must_catch_up = is_led(wanted) && self.is_behind(seen);
+        let catch_up = if is_led(wanted) { self.catch_up(seen) } else { CatchUp::No };
         let may_elect = !seen.is_removed && !seen.has_diverged;
-        self.role = if must_catch_up { Role::Looking } else { wanted };
+        self.role = if catch_up == CatchUp::No { wanted } else { Role::Looking };
         Decision {
             role: self.role,
             // A server that leads again in another term may have missed another leader in between.
@@ -194,8 +202,7 @@ impl RoleState {
             campaigns: seen.leader_is_gone && may_elect && seen.is_voter,
             sends_heartbeats: self.sends_heartbeats(now, suspects_quorum),
             suspects_quorum,
-            must_catch_up,
-            was_cut_off: self.was_cut_off(seen),
+            catch_up,
             stall_ended_after: self.follow_disk(now, seen.disk_busy_with),
             hand_over: self.hand_over(now, seen, own_term.is_some()),
         }
@@ -231,17 +238,21 @@ impl RoleState {
         if is_current && leads_on { Role::Leader } else { Role::Looking }
     }
 
-    /// Returns whether the leader, or this server, stood still for so long that there may have been
-    /// another one since.
-    fn was_cut_off(&self, seen: &Observations) -> bool {
-        let silence = seen.leader_silence;
-        silence.is_some_and(|silence| silence.longest >= self.timing.silence_max())
-    }
-
-    /// Returns whether a server that is led may be behind. One that follows keeps up; one that has led
-    /// learns of its successor at some time behind its election.
-    fn is_behind(&self, seen: &Observations) -> bool {
-        self.was_cut_off(seen) || !(is_led(self.role) || seen.has_caught_up)
+    /// Decides whether a server that is led may be behind. One that follows keeps up; one that has led
+    /// learns of its successor at some time behind its election. If there was no message for long, until
+    /// just now, there may have been another leader, whether this server or the other stood still.
+    fn catch_up(&self, seen: &Observations) -> CatchUp {
+        let silence_max = self.timing.silence_max();
+        if seen.leader_silence.is_some_and(|silence| silence.longest >= silence_max) {
+            CatchUp::Anew
+        } else if is_led(self.role)
+            || seen.has_caught_up
+            || (self.role == Role::Leader && planted!("replaced-leader-follows-at-once"))
+        {
+            CatchUp::No
+        } else {
+            CatchUp::GoOn
+        }
     }
 
     fn as_follower(&self, seen: &Observations) -> Role {

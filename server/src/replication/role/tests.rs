@@ -73,19 +73,20 @@ fn a_follower_serves_only_what_it_has_caught_up_with() {
     let mut script = Script::led_by(OTHER);
     for _ in 0..2 {
         let decision = script.step();
-        assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
+        assert_eq!((decision.role, decision.catch_up), (Role::Looking, CatchUp::GoOn));
     }
     script.seen.has_caught_up = true;
     let decision = script.step();
-    assert_eq!((decision.role, decision.must_catch_up), (Role::Follower, false));
+    assert_eq!((decision.role, decision.catch_up), (Role::Follower, CatchUp::No));
     // From then on it keeps up, until it has lost its leader.
     script.seen.has_caught_up = false;
     assert_eq!(script.step().role, Role::Follower);
     let silence_max = script.timing().silence_max();
     script.seen.leader_silence = Some(Silence { lasts: silence_max, longest: silence_max });
-    assert_eq!(script.step().role, Role::Looking);
+    let decision = script.step();
+    assert_eq!((decision.role, decision.catch_up), (Role::Looking, CatchUp::No));
     script.seen.leader_silence = Some(silence(0));
-    assert!(script.step().must_catch_up);
+    assert_eq!(script.step().catch_up, CatchUp::GoOn);
 }
 
 /// A message of the present leader was the first thing that a server received when it went on, before
@@ -96,11 +97,11 @@ fn a_follower_that_was_stopped_catches_up_though_a_leader_has_just_sent() {
     let longest = script.timing().silence_max();
     script.seen.leader_silence = Some(Silence { lasts: Duration::ZERO, longest });
     let decision = script.step();
-    assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
-    assert!(decision.was_cut_off, "what it catches up with must be asked for anew");
+    assert_eq!((decision.role, decision.catch_up), (Role::Looking, CatchUp::Anew));
     // It had asked before it was stopped.
     script.seen.has_caught_up = true;
-    assert_eq!(script.step().role, Role::Looking);
+    let decision = script.step();
+    assert_eq!((decision.role, decision.catch_up), (Role::Looking, CatchUp::Anew));
     script.seen.leader_silence = Some(silence(0));
     assert_eq!(script.step().role, Role::Follower);
 }
@@ -111,7 +112,7 @@ fn a_leader_that_was_replaced_catches_up_before_it_follows() {
     let mut script = Script::leader();
     script.seen.leadership = Some(Leadership { leader: OTHER, term: Term(4) });
     let decision = script.step();
-    assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
+    assert_eq!((decision.role, decision.catch_up), (Role::Looking, CatchUp::GoOn));
     script.seen.has_caught_up = true;
     assert_eq!(script.step().role, Role::Follower);
 }
@@ -201,7 +202,7 @@ fn a_removed_server_serves_no_client_and_begins_no_election() {
         script.seen.is_removed = true;
         let decision = script.step();
         assert_eq!((decision.role, decision.term), (Role::Looking, None));
-        assert!(!decision.is_member && !decision.may_elect && !decision.must_catch_up);
+        assert!(!decision.is_member && !decision.may_elect && decision.catch_up == CatchUp::No);
         // It may be taken in again.
         script.seen.is_removed = false;
         assert!(script.step().may_elect);

@@ -9,6 +9,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use zoolet_storage::LogPosition;
 
 use super::Supervisor;
+use super::catching_up::CatchingUp;
 use crate::consensus::{ConsensusStatus, Leadership};
 use crate::replication::levels::{LevelProgress, ROUND_PAUSE};
 use crate::transport::BoxFuture;
@@ -67,7 +68,7 @@ pub(super) struct EventSources {
     pub under_way: FuturesUnordered<UnderWay>,
     /// The work of a leader, which is dropped when its term here ends.
     pub leading: FuturesUnordered<UnderWay>,
-    pub catching_up: Option<UnderWay>,
+    pub catching_up: CatchingUp,
 }
 
 impl EventSources {
@@ -83,7 +84,7 @@ impl EventSources {
             level_rounds: every(ROUND_PAUSE),
             under_way: FuturesUnordered::new(),
             leading: FuturesUnordered::new(),
-            catching_up: None,
+            catching_up: CatchingUp::default(),
         }
     }
 
@@ -91,18 +92,12 @@ impl EventSources {
         let Self { status, hang_ups, applied, ticks, comparisons, level_rounds, .. } = self;
         let (under_way, leading) = (&mut self.under_way, &mut self.leading);
         let (catching_up, awaits_entry) = (&mut self.catching_up, self.awaits_entry);
-        let caught_up = async {
-            match catching_up.as_mut() {
-                Some(catching_up) => catching_up.await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             changed = status.changed() => {
                 let goes_on = changed.is_ok() && status.borrow().failure.is_none();
                 if goes_on { RoleEvent::Consensus } else { RoleEvent::Ended }
             }
-            event = caught_up => event,
+            event = catching_up.end() => event,
             Some(server) = hang_ups.recv() => RoleEvent::HungUp(server),
             Ok(()) = applied.changed(), if awaits_entry => RoleEvent::Applied,
             Some(event) = under_way.next() => event,

@@ -4,6 +4,7 @@
 //! What takes time goes on beside the loop, as futures whose ends are events. Work of a leader is
 //! dropped when its term here ends.
 
+mod catching_up;
 mod events;
 
 use std::sync::Arc;
@@ -136,13 +137,7 @@ impl Supervisor {
                 ongoing.missed = Some(gone);
                 sources.under_way.push(self.succeed(gone, decision.campaigns));
             }
-            if !decision.must_catch_up || decision.was_cut_off {
-                sources.catching_up = None;
-            }
-            let may_begin = sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false);
-            if decision.must_catch_up && may_begin {
-                sources.catching_up = Some(self.catch_up());
-            }
+            sources.catching_up.follow(decision.catch_up, event, || self.catch_up());
             if let Some(reason) = decision.hand_over {
                 ongoing.is_handing_over = true;
                 sources.under_way.push(self.hand_over(reason));
@@ -158,7 +153,6 @@ impl Supervisor {
         match event {
             RoleEvent::Compared => ongoing.is_comparing = false,
             RoleEvent::HandedOver => ongoing.is_handing_over = false,
-            RoleEvent::CaughtUp(_) => sources.catching_up = None,
             RoleEvent::ComparisonDue if !ongoing.is_comparing => {
                 ongoing.is_comparing = true;
                 sources.under_way.push(self.compare());
@@ -191,6 +185,7 @@ impl Supervisor {
             }
             RoleEvent::PortOpened => ongoing.is_opening_port = false,
             RoleEvent::Applied
+            | RoleEvent::CaughtUp(_)
             | RoleEvent::ComparisonDue
             | RoleEvent::Tick
             | RoleEvent::Consensus

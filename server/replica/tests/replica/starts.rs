@@ -1,12 +1,11 @@
-//! Times in which a server did not run; `scripts/expiry.txt` and `scripts/leading.txt` have the others.
+//! A clock that does not begin at zero; `scripts/leading.txt` has how long servers serve.
 
 use zoolet_replica::state::State;
 use zoolet_replica::{Boot, Input, Now, Options, Replica, Role, ServerId};
 
-/// What is before the first step does not count: a server that has just started serves on when it loses
-/// its leader for a moment.
+/// A server that has just started serves on when it loses its leader for a moment.
 #[test]
-fn a_start_does_not_count_as_a_pause() {
+fn what_is_before_the_start_does_not_count() {
     let mut options = Options::new(ServerId(1), Boot(1));
     options.leader_loss_limit_ms = 3000;
     let mut replica = Replica::new(options, State::new());
