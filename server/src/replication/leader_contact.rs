@@ -41,6 +41,10 @@ impl LeaderContact {
 
     /// Returns how long the leader was silent, and forgets times of silence that are over; `None` if
     /// there was no message yet. For the one who acts on it.
+    ///
+    /// A silence that goes on is returned each time that this is called, and once more, with its whole
+    /// length, behind the message that ends it. So who acts on it does so at most once too often, and never
+    /// too early: what it begins while the silence lasts does not prove that it is up to date.
     pub(super) fn take_silence(&self) -> Option<Silence> {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lasts = times.last?.elapsed();
@@ -69,6 +73,20 @@ mod tests {
         }
         advance(short).await;
         assert_eq!(contact.take_silence(), Some(Silence { lasts: short, longest: stopped }));
+        assert_eq!(contact.take_silence(), Some(Silence { lasts: short, longest: short }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silence_that_was_noticed_is_noticed_once_more_at_its_end() {
+        let contact = LeaderContact::default();
+        contact.renew();
+        let [noticed, rest, short] = [2_000, 500, 30].map(Duration::from_millis);
+        advance(noticed).await;
+        assert_eq!(contact.take_silence(), Some(Silence { lasts: noticed, longest: noticed }));
+        advance(rest).await;
+        contact.renew();
+        advance(short).await;
+        assert_eq!(contact.take_silence(), Some(Silence { lasts: short, longest: noticed + rest }));
         assert_eq!(contact.take_silence(), Some(Silence { lasts: short, longest: short }));
     }
 }

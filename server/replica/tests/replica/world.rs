@@ -113,7 +113,8 @@ impl World {
     }
 
     /// Who leads does so in the current term, and looks for a leader before it follows another one. Who
-    /// leads or is led has a lease, which ends behind the next tick; see [`World::tick`].
+    /// leads or is led has a lease, which each tick renews ([`World::tick`]) and which ends a millisecond
+    /// behind it.
     pub(crate) fn take_role(&mut self, server: usize, role: Role) {
         let term = (role == Role::Leader).then_some(Term(self.term));
         let is_led = matches!(role, Role::Follower | Role::Observer);
