@@ -30,7 +30,7 @@ const OUTPUT_SHOWN: usize = 3000;
 /// The suite that is not a test target, but the program `zoolet-sim`.
 pub const SIMULATOR: &str = "simulator";
 /// How many seeds the simulator runs from the first on, if no promise is broken.
-pub const SEEDS_MAX: u64 = 4;
+pub const SEEDS_MAX: u64 = 10;
 const FIRST_SEEDS: RangeInclusive<u64> = 1..=SEEDS_MAX;
 /// What the simulator is called with, beside what the catalog says.
 const SIMULATOR_ARGUMENTS: [&str; 3] = ["--night=3600", "--jobs=1", "--twice=0"];
@@ -325,7 +325,7 @@ mod tests {
         let bug = Bug { suite: SIMULATOR.to_owned(), finds, ..Bug::default() };
         let arguments = |seeds| bug.arguments(seeds).split_off(SIMULATOR_ARGUMENTS.len());
         let stop_at = "--stop-at=BROKEN P1 same log";
-        assert_eq!(arguments(FIRST_SEEDS), ["--from=1", "--seeds=4", stop_at]);
+        assert_eq!(arguments(FIRST_SEEDS), ["--from=1", "--seeds=10", stop_at]);
         assert_eq!(arguments(3..=3), ["--from=3", "--seeds=1", stop_at]);
     }
 

@@ -173,6 +173,8 @@ pub struct Counts {
     pub items: u64,
     /// See above.
     pub items_in_doubt: u64,
+    /// Items that have left queues, and what was in front of them then.
+    pub departures: u64,
     /// Additions to counters with an outcome.
     pub additions: u64,
     /// Members of double barriers that have entered.

@@ -190,42 +190,54 @@ impl User<'_> {
         }
     }
 
+    /// Puts up to three items, one behind another, so that takes find some to choose from.
     async fn put(
         &self,
         path: &str,
         (queue, structure): (Queue, Structure),
         chance: &mut Chance,
     ) -> Result<(), Error> {
-        let item = format!("{}-{:x}", self.machine.client.0, chance.number()).into_bytes();
-        let has_priority = structure != Structure::Queue && chance.one_in(3);
-        let priority = has_priority.then(|| i32::try_from(chance.between(0..=999)).unwrap_or(0));
-        let putting = async {
-            match priority {
-                Some(priority) => queue.put_with_priority(&item, priority).await,
-                None => queue.put(&item).await,
+        for _ in 0..chance.between(1..=3) {
+            let item = format!("{}-{:x}", self.machine.client.0, chance.number()).into_bytes();
+            let has_priority = structure != Structure::Queue && chance.one_in(3);
+            let priority =
+                has_priority.then(|| i32::try_from(chance.between(0..=999)).unwrap_or(0));
+            let putting = async {
+                match priority {
+                    Some(priority) => queue.put_with_priority(&item, priority).await,
+                    None => queue.put(&item).await,
+                }
+            };
+            self.note(path, RecipeStep::Puts { item: item.clone().into() });
+            if self.finish(putting).await?.is_none() {
+                break;
             }
-        };
-        self.note(path, RecipeStep::Puts { item: item.clone().into() });
-        if self.finish(putting).await?.is_some() {
-            self.note(path, RecipeStep::Put { item: item.clone().into() });
+            self.note(path, RecipeStep::Put { item: item.into() });
         }
         Ok(())
     }
 
+    /// Takes an item, and as often as not another one through the same handle, which may know the queue
+    /// from before.
     async fn take(&self, path: &str, queue: Queue, chance: &mut Chance) -> Result<(), Error> {
-        self.note(path, RecipeStep::Takes);
-        let limit = chance.up_to(self.timeout);
-        let taking = async {
-            match queue.take_timeout(limit).await? {
-                // What the take had taken when its time was over comes out now.
-                None => queue.try_take().await,
-                taken => Ok(taken),
-            }
-        };
-        if let Some(item) = self.finish(taking).await? {
+        loop {
+            self.note(path, RecipeStep::Takes);
+            let limit = chance.up_to(self.timeout);
+            let taking = async {
+                match queue.take_timeout(limit).await? {
+                    // What the take had taken when its time was over comes out now.
+                    None => queue.try_take().await,
+                    taken => Ok(taken),
+                }
+            };
+            let Some(item) = self.finish(taking).await? else { return Ok(()) };
+            let is_last = item.is_none() || is_stopped(self.stop) || chance.one_in(2);
             self.note(path, RecipeStep::Took { item });
+            if is_last {
+                return Ok(());
+            }
+            rest(self.stop, chance.up_to(self.load.locks.think)).await;
         }
-        Ok(())
     }
 
     async fn add(

@@ -7,6 +7,7 @@ mod counters;
 mod gates;
 mod groups;
 mod queues;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,10 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
             RecipeStep::Puts { .. }
             | RecipeStep::Put { .. }
             | RecipeStep::Takes
-            | RecipeStep::Took { .. } => queues::check(run, path, steps, counts, &mut found),
+            | RecipeStep::Took { .. } => {
+                queues::check(run, path, steps, counts, &mut found);
+                turns::check(run, path, steps, counts, &mut found);
+            }
             RecipeStep::Adds | RecipeStep::Added { .. } => {
                 counters::check(run, path, steps, counts, &mut found);
             }

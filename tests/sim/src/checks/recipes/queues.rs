@@ -64,7 +64,7 @@ pub(super) fn check(
 
 /// The item in a frame of Curator's queue with priorities: a version, a byte 1, the length, the item, a
 /// byte 2. Data without a frame are an item themselves.
-fn unframed(data: &Bytes) -> Bytes {
+pub(super) fn unframed(data: &Bytes) -> Bytes {
     const HEAD: &[u8] = &[0, 1, 0, 1, 1];
     match data.as_ref() {
         [head @ .., 2] if head.starts_with(HEAD) && head.len() >= HEAD.len() + 4 => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zoolet_jute::{Request, SetDataRequest, Zxid};
+use zoolet_jute::{Acl, CreateRequest, Request, SetDataRequest, Zxid};
 
 use super::{Client, Story, accepted, delete, refused, set_data, without};
 use crate::history::{History, RecipeStep, What};
@@ -107,6 +107,56 @@ fn an_item_is_lost_unless_a_take_has_no_outcome() {
 /// Without the takes that found nothing, whose begin is gone as well.
 fn without_end_of_takes(history: &History) -> History {
     without(history, |what| matches!(what, What::Recipe { step: RecipeStep::Took { .. }, .. }))
+}
+
+/// Puts an item with this name, and the name as its data.
+fn put_named(story: &mut Story, client: Client, name: &'static str) {
+    note(story, client, QUEUE, RecipeStep::Puts { item: item(name) });
+    let (path, data) = (format!("{QUEUE}/{name}"), Some(item(name)));
+    let acl = Some(Acl::open());
+    story.write(client, Request::Create2(CreateRequest { path, data, acl, flags: 0 }));
+    note(story, client, QUEUE, RecipeStep::Put { item: item(name) });
+}
+
+#[test]
+fn an_item_that_leaves_before_one_with_a_lower_number_is_refused() {
+    const FIRST: &str = "queue-0000000003";
+    const SECOND: &str = "queue-0000000004";
+    let taken_in = |order: [&'static str; 2]| {
+        let (mut story, one, two) = pair(QUEUE);
+        put_named(&mut story, one, FIRST);
+        put_named(&mut story, one, SECOND);
+        for name in order {
+            take(&mut story, two, name);
+        }
+        story.end()
+    };
+    assert_eq!(accepted(&taken_in([FIRST, SECOND])).departures, 2);
+    refused(&taken_in([SECOND, FIRST]), "K8 queue in turn");
+}
+
+#[test]
+fn an_item_that_leaves_before_one_that_was_in_front_is_refused() {
+    const URGENT: &str = "queue-1000000010000000004";
+    const OTHER: &str = "queue-1000000020000000003";
+    let with_take_begun = |is_begun_first: bool| {
+        let (mut story, one, two) = pair(QUEUE);
+        put_named(&mut story, one, OTHER);
+        if is_begun_first {
+            note(&mut story, two, QUEUE, RecipeStep::Takes);
+        }
+        put_named(&mut story, one, URGENT);
+        story.wait(5);
+        if !is_begun_first {
+            note(&mut story, two, QUEUE, RecipeStep::Takes);
+        }
+        story.write(two, delete(&format!("{QUEUE}/{OTHER}")));
+        note(&mut story, two, QUEUE, RecipeStep::Took { item: Some(item(OTHER)) });
+        story.end()
+    };
+    // The take may not have seen what came when it had begun.
+    assert_eq!(accepted(&with_take_begun(true)).departures, 1);
+    refused(&with_take_begun(false), "K8 queue in turn");
 }
 
 fn add(story: &mut Story, client: Client, sum: i64) {
