@@ -121,6 +121,12 @@ impl ConsensusHandle {
         locked(&self.lead).given_up
     }
 
+    /// Returns whether this server leads and has not given that up.
+    pub(super) fn leads_on(&self) -> bool {
+        let known = self.leadership().filter(|known| known.leader == self.node());
+        known.is_some_and(|known| self.given_up() != Some(known.term))
+    }
+
     /// Notes the term in which this server leads, if it does.
     pub(super) fn leads(&self, term: Option<Term>) {
         locked(&self.lead).leads(term);

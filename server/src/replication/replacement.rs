@@ -133,6 +133,9 @@ impl Replacer {
     /// Adds a directory to the receivers of the log, without making it a member.
     async fn add(&self, wanted: &Replacement) -> bool {
         let Ok(_busy) = self.changes.busy.try_lock() else { return false };
+        if !self.changes.is_settled() {
+            return false;
+        }
         let membership = self.changes.membership();
         let current = self.current(wanted, &membership);
         let Some(current) = current.filter(|_| !self.changes.joining.is_unfinished(&membership))

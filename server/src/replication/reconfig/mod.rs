@@ -410,6 +410,8 @@ impl Reconfigurer {
         has_answered_lately && has.saturating_add(slack) >= committed && has > 0
     }
 
+    /// Changes the membership. False if it is not changed, or may not be: what is still wanted is done by
+    /// the next look, of this leader or of the next one.
     pub(super) async fn change(&self, change: MembershipChange) -> bool {
         match self.handle.change_membership(change).await {
             Ok(()) => true,
@@ -422,6 +424,12 @@ impl Reconfigurer {
 
     pub(super) fn membership(&self) -> Membership {
         self.handle.view().membership
+    }
+
+    /// Returns whether the last change of the membership is committed: before, another one is refused.
+    pub(super) fn is_settled(&self) -> bool {
+        let view = self.handle.view();
+        view.membership.index() <= view.committed
     }
 
     /// Notes where the members are.
@@ -451,8 +459,13 @@ impl Reconfigurer {
                 MembershipChange::RemoveNodes(self.joining.left_behind(membership))
             }
         };
-        if self.joining.is_unfinished(membership) && self.handle.is_leader() {
-            self.change(change).await;
+        // Who has given the lead up changes nothing more, and would be refused at each look.
+        if self.joining.is_unfinished(membership)
+            && self.handle.leads_on()
+            && self.is_settled()
+            && self.change(change).await
+        {
+            tracing::info!("an unfinished change of the membership is through");
         }
     }
 }
