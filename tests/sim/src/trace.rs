@@ -45,6 +45,12 @@ impl Mark {
         self.who.strip_prefix("server ")?.parse().ok().map(ServerId)
     }
 
+    /// The server that the line names, which may be another one.
+    pub fn names(&self) -> Option<ServerId> {
+        let number = self.text.split("server=").nth(1)?.split(' ').next()?;
+        number.parse().ok().map(ServerId)
+    }
+
     /// Whether it is an error that was logged, or a panic.
     pub fn is_trouble(&self) -> bool {
         self.text.starts_with("ERROR") || self.text.starts_with(PANIC)

@@ -38,9 +38,7 @@ impl Event {
         } else if text.contains("reconfiguration to=") {
             Some((Self::Reconfigures, server))
         } else if text.contains("taking a directory into the ensemble") {
-            // The leader says it of another one.
-            let number = text.split("server=").nth(1)?.split(' ').next()?;
-            Some((Self::TakenIn, ServerId(number.parse().ok()?)))
+            Some((Self::TakenIn, mark.names()?))
         } else {
             None
         }
