@@ -11,6 +11,7 @@ use crate::SimTime;
 use crate::chance::Chance;
 use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
+use crate::floods;
 use crate::history::{ClientNumber, History, Trouble};
 use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::{COPY_LATE_MS_MAX, Figures};
@@ -301,7 +302,7 @@ fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Tro
         server: Some(*server),
         text: format!("it has ended by itself: {why}"),
     });
-    let mut all: Vec<Trouble> = logged.chain(ended).collect();
+    let mut all: Vec<Trouble> = logged.chain(ended).chain(floods::find(marks)).collect();
     all.sort_by_key(|trouble| trouble.at);
     all
 }
