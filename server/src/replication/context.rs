@@ -27,7 +27,7 @@ use super::options::{ConfiguredMember, ReplicationOptions};
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
-use super::reconfig::Reconfigurer;
+use super::reconfig::{Reconfigurer, Refusals};
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
 use super::supervisor::Supervisor;
@@ -62,6 +62,7 @@ pub(super) fn reconfigurer(
         options: Arc::clone(options),
         busy: tokio::sync::Mutex::default(),
         joining: Joining::default(),
+        refusals: Refusals::default(),
     }
 }
 

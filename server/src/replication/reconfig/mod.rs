@@ -7,6 +7,7 @@
 //! the next one writes the znode. `docs/decisions/` has the reasoning.
 
 mod message;
+mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 use zoolet_replica::{Input, Written};
 
 use self::message::{Verdict, decode, encode};
+pub(super) use self::refusals::Refusals;
 use super::bootstrap::ask_standing;
 use super::handle::ConsensusHandle;
 use super::joining::Joining;
@@ -74,6 +76,7 @@ pub(super) struct Reconfigurer {
     pub busy: Mutex<()>,
     /// The directories that are brought up to date beside other changes.
     pub joining: Joining,
+    pub refusals: Refusals,
 }
 
 /// Serves this server's clients.
@@ -414,9 +417,14 @@ impl Reconfigurer {
     /// the next look, of this leader or of the next one.
     pub(super) async fn change(&self, change: MembershipChange) -> bool {
         match self.handle.change_membership(change).await {
-            Ok(()) => true,
+            Ok(()) => {
+                self.refusals.end();
+                true
+            }
             Err(error) => {
-                tracing::warn!(error, "the membership is not changed");
+                if self.refusals.note(&error) {
+                    tracing::warn!(error, "the membership is not changed");
+                }
                 false
             }
         }

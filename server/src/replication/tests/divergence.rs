@@ -28,7 +28,7 @@ async fn halted(ensemble: &mut Ensemble, at: usize) {
 }
 
 /// Waits until the status of a server is so.
-async fn until(
+pub(super) async fn until(
     ensemble: &mut Ensemble,
     at: usize,
     is_so: impl Fn(&crate::replication::Status) -> bool,

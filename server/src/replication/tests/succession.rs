@@ -10,7 +10,7 @@ use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, Server};
 
 /// Ensembles in which timeouts elect no server.
-async fn with_long_leases() -> (Ensemble, usize) {
+pub(super) async fn with_long_leases() -> (Ensemble, usize) {
     let mut ensemble = Ensemble::new(3, 0).await;
     ensemble.timing.election_max = PATIENCE * 3;
     ensemble.timing.election_min = PATIENCE * 2;

@@ -1,0 +1,39 @@
+//! What changes of the membership are refused for.
+
+use std::sync::{Mutex, PoisonError};
+
+/// The last refusal, so that the log has a row of equal ones once: what is not done is tried again ten
+/// times a second.
+#[derive(Debug, Default)]
+pub(in crate::replication) struct Refusals(Mutex<Option<String>>);
+
+impl Refusals {
+    /// Notes a refusal. Returns whether it is another one than the last.
+    pub(super) fn note(&self, why: &str) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = last.as_deref() != Some(why);
+        if is_new {
+            *last = Some(why.to_owned());
+        }
+        is_new
+    }
+
+    /// A change was carried out: the next refusal is another one.
+    pub(super) fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_refusals_in_a_row_are_one() {
+        let refusals = Refusals::default();
+        let noted = ["no leader", "no leader", "under way", "no leader"];
+        assert_eq!(noted.map(|why| refusals.note(why)), [true, false, true, true]);
+        refusals.end();
+        assert!(refusals.note("no leader"));
+    }
+}
