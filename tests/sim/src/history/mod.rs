@@ -324,6 +324,12 @@ impl Recorder {
         recording.history.records.push(Record { at, what });
     }
 
+    /// Whether what has happened so far is enough for a test.
+    #[cfg(test)]
+    pub(crate) fn is_enough(&self, is_enough: impl Fn(&[Record]) -> bool) -> bool {
+        is_enough(&self.recording().history.records)
+    }
+
     /// Notes a request, and returns its number.
     pub fn call(&self, connection: Connection, xid: Xid, request: Request) -> CallNumber {
         let mut recording = self.recording();
