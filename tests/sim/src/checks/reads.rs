@@ -19,6 +19,18 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
                 let what = format!("{} was answered {:?}", run.describe(call), answer.result);
                 found.push(Violation { promise: "reads", at: answer.at, what });
             }
+        } else if *call.request == Request::WhoAmI {
+            counts.reads += 1;
+            let expected = Ok(in_order(Reply::WhoAmI(call.who.shown())));
+            if without_address(answer.result.clone()) != expected {
+                let what = format!(
+                    "{} was answered {:?}, where the connection has proved {expected:?} beside its \
+                     address",
+                    run.describe(call),
+                    answer.result
+                );
+                found.push(Violation { promise: "reads", at: answer.at, what });
+            }
         }
     }
     reads.sort_by_key(|(call, answer)| (answer.zxid, call.number));
@@ -55,6 +67,15 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// What `whoAmI` shows beside the one address, which is not recorded.
+fn without_address(result: Result<Reply, ErrorCode>) -> Result<Reply, ErrorCode> {
+    let Ok(Reply::WhoAmI(mut all)) = result else { return result };
+    if let Some(at) = all.iter().position(|one| one.auth_scheme == "ip") {
+        all.remove(at);
+    }
+    Ok(in_order(Reply::WhoAmI(all)))
 }
 
 fn is_read(request: &Request) -> bool {

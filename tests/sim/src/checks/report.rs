@@ -53,8 +53,12 @@ pub struct Options {
     /// How soon a holder whose znode was deleted by another client is notified, if no fault is under
     /// way.
     pub loss_reported_within: Duration,
-    /// How soon a waiter whose turn has come is granted the lock, if no fault is under way.
+    /// How long a waiter waits at the end for a lock that no one holds.
     pub grants_within: Duration,
+    /// How long behind the last fault elections, resumes and sessions that end are over.
+    pub calm_after: Duration,
+    /// How soon a waiter whose turn has come is granted the lock from then on.
+    pub grants_in_calm_within: Duration,
     /// How old a znode in the queue of a lock must be for its owner to be missed.
     pub orphans_after: Duration,
     /// Sessions that an operator has ended.
@@ -87,6 +91,8 @@ impl Default for Options {
             loss_slack: Duration::ZERO,
             loss_reported_within: Duration::from_secs(5),
             grants_within: Duration::from_secs(30),
+            calm_after: Duration::from_secs(10),
+            grants_in_calm_within: Duration::from_secs(1),
             orphans_after: Duration::from_secs(30),
             ended_by_hand: BTreeSet::new(),
             members: None,
@@ -157,6 +163,8 @@ pub struct Counts {
     pub closes: u64,
     /// Grants of locks that were found in the log.
     pub grants: u64,
+    /// Grants that came when all was calm, and that had to come soon.
+    pub grants_in_calm: u64,
     /// Grants whose kind of lock is not known.
     pub grants_unchecked: u64,
     /// Grants that had a holder before, whose end was compared with the grant.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
-use zoolet_jute::{Acl, AuthPacket, ErrorCode, Id};
+use zoolet_jute::{Acl, AuthPacket, ClientInfo, ErrorCode, Id};
 
 /// The longest ACL, in bytes on the wire.
 const ACL_BYTES_MAX: usize = 1 << 20;
@@ -36,6 +36,18 @@ impl Who {
         let is_unknown =
             |entry: &Acl| matches!(entry.id.scheme.as_deref(), Some("ip" | "x509" | "sasl"));
         if !self.has_no_other && entries().any(is_unknown) { None } else { Some(false) }
+    }
+
+    /// What `whoAmI` shows of the identities that are known (protocol §2.16): of a digest the user alone.
+    pub fn shown(&self) -> Vec<ClientInfo> {
+        let shown = self.ids.iter().map(|id| {
+            let auth_scheme = id.scheme.clone().unwrap_or_default();
+            let whole = id.id.as_deref().unwrap_or_default();
+            let is_digest = auth_scheme == "digest";
+            let user = whole.split(':').next().filter(|_| is_digest).unwrap_or(whole).to_owned();
+            ClientInfo { auth_scheme, user }
+        });
+        shown.collect()
     }
 
     fn matches(&self, granted: &Id) -> bool {

@@ -130,7 +130,7 @@ fn turn_of<'a>(
             if let Some(why) = too_early(run, grant, *turn) {
                 violated(K7, why);
             }
-            soon(run, grant, *turn, found);
+            soon(run, grant, *turn, counts, found);
         }
     }
     let from = grant.seen.unwrap_or(turn.unwrap_or(place.created)).max(place.created);
@@ -151,11 +151,15 @@ fn too_early(run: &Run<'_>, grant: &Grant, turn: Zxid) -> Option<String> {
     (one.first_at > grant.at).then_some(why)
 }
 
-/// K4: a grant comes soon when it is its turn and no fault is under way.
-fn soon(run: &Run<'_>, grant: &Grant, turn: Zxid, found: &mut Vec<Violation>) {
+/// K4: a grant comes soon when it is its turn, all faults have ended, and what they have left is over.
+fn soon(run: &Run<'_>, grant: &Grant, turn: Zxid, counts: &mut Counts, found: &mut Vec<Violation>) {
     let Some(one) = run.model.transaction(turn) else { return };
-    let due = one.first_at + run.options.grants_within;
-    if grant.mode != MULTI && one.first_at >= run.history.healed_at && grant.at > due {
+    let calm = run.history.healed_at + run.options.calm_after;
+    if grant.mode == MULTI || grant.at < calm {
+        return;
+    }
+    counts.grants_in_calm += 1;
+    if grant.at > one.first_at.max(calm) + run.options.grants_in_calm_within {
         let what =
             format!("{}: its turn had come with {turn} at {}", grant.describe(), one.first_at);
         found.push(Violation { promise: K4, at: grant.at, what });

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Acl, AuthPacket, CreateRequest, ErrorCode, Id, NullablePathRequest, Reply, Request, SessionId,
-    Zxid, perms,
+    Acl, AuthPacket, ClientInfo, CreateRequest, ErrorCode, Id, NullablePathRequest, Reply, Request,
+    SessionId, Zxid, perms,
 };
 
 use super::{
@@ -25,6 +25,31 @@ fn sync() -> Request {
 
 fn answer_to_sync() -> Reply {
     Reply::Sync(Some("/".to_owned()))
+}
+
+/// Of the identities that are shown, one is the address of the connection.
+#[test]
+fn identities_that_were_not_proved_or_are_not_shown_are_found() {
+    let shown = |ids: &[(&str, &str)]| {
+        let (mut story, client) = story();
+        let packet = AuthPacket {
+            auth_type: 0,
+            scheme: Some("digest".to_owned()),
+            auth: Some(Bytes::from_static(b"ann:secret")),
+        };
+        story.answered(client, Request::Auth(packet), Reply::Empty);
+        let info = |(scheme, user): &(&str, &str)| ClientInfo {
+            auth_scheme: (*scheme).to_owned(),
+            user: (*user).to_owned(),
+        };
+        story.answered(client, Request::WhoAmI, Reply::WhoAmI(ids.iter().map(info).collect()));
+        story.end()
+    };
+    let (address, ann) = (("ip", "10.0.0.101"), ("digest", "ann"));
+    accepted(&shown(&[address, ann]));
+    refused(&shown(&[address]), "reads");
+    refused(&shown(&[address, ann, ("digest", "bob")]), "reads");
+    refused(&shown(&[address, address, ann]), "reads");
 }
 
 #[test]
