@@ -140,7 +140,7 @@ sim:
 	cargo build -q --workspace --bin zoolet-sim --example due
 	$(or $(CARGO_TARGET_DIR),target)/debug/zoolet-sim $(if $(SEED),--seed=$(SEED) $(if $(TRACE),--trace) $(if $(MINIMIZE),--minimize),\
 		$(if $(ARGS),$(if $(TRACE),--trace),--night=$(or $(SECS),600) $(if $(FROM),--from=$(FROM)) $(if $(SEEDS),--seeds=$(SEEDS)) \
-		--commit=$(shell git rev-parse --short HEAD) $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
+		--commit=$(shell git describe --always --dirty --exclude='*') $(if $(LEDGER),--ledger=$(LEDGER)))) $(ARGS)
 
 # Whole ensembles of real processes under overlapping faults, with the simulator's load and checks; needs
 # root. Seeds go on for SECS seconds (600) from SEED on; SEED=7 alone is one run. SERVERS=3 or 5,

@@ -51,6 +51,12 @@ impl Mark {
         number.parse().ok().map(ServerId)
     }
 
+    /// The server that the line is about: whose it is, or of which the nemesis says it.
+    pub fn about(&self) -> Option<ServerId> {
+        let of = self.text.strip_prefix("server ").and_then(|rest| rest.split(' ').next());
+        self.server().or(of?.parse().ok().map(ServerId))
+    }
+
     /// Whether it is an error that was logged, or a panic.
     pub fn is_trouble(&self) -> bool {
         self.text.starts_with("ERROR") || self.text.starts_with(PANIC)

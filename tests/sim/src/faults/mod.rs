@@ -257,6 +257,20 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Whether it strikes this server; one that strikes the leader may.
+    pub fn may_strike(&self, server: ServerId) -> bool {
+        if let Self::PowerCut { servers, .. } = self {
+            return servers.contains(&server);
+        }
+        match self.whom() {
+            Some(Whom::Server(struck)) => struck == server,
+            Some(Whom::Leader) => true,
+            Some(Whom::There) | None => false,
+        }
+    }
+}
+
 impl fmt::Display for Planned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fault {} for {} ms: {:?}", self.number, self.span.as_millis(), self.fault)?;

@@ -3,7 +3,7 @@
 use zoolet_replica::{Role, ServerId};
 
 use super::*;
-use crate::trace;
+use crate::trace::{self, Mark};
 use crate::world::{World, configs};
 
 const ONE: ServerId = ServerId(1);
@@ -108,4 +108,24 @@ fn a_machine_with_little_processor_time_loses_no_time() {
     let serves = |world: &World, _: &Nemesis| matches!(world.standing(ONE), crate::Standing::Runs(role) if role != Role::Looking);
     assert!(go_until(&mut world, &mut nemesis, serves));
     assert_eq!(nemesis.counts[&Kind::SlowCpu], 1);
+}
+
+#[test]
+fn a_fault_strikes_its_server_and_perhaps_as_the_leader() {
+    let strikes = |fault: &Fault| [1, 2].map(|server| fault.may_strike(ServerId(server)));
+    assert_eq!(strikes(&Fault::DiskLoss { server: ServerId(2) }), [false, true]);
+    assert_eq!(strikes(&Fault::Stop { server: Whom::Server(ServerId(1)) }), [true, false]);
+    assert_eq!(strikes(&Fault::Stop { server: Whom::Leader }), [true, true]);
+    assert_eq!(strikes(&Fault::StopClient { client: 1 }), [false, false]);
+}
+
+#[test]
+fn a_line_is_about_the_server_that_says_it_or_that_it_names() {
+    let about = |who: &str, text: &str| {
+        let (who, text) = (who.to_owned(), text.to_owned());
+        Mark { at: SimTime::default(), who, text }.about()
+    };
+    assert_eq!(about("server 3", "INFO role from=Looking to=Leader"), Some(ServerId(3)));
+    assert_eq!(about("nemesis", "server 2 starts"), Some(ServerId(2)));
+    assert_eq!(about("nemesis", "links are mended: []"), None);
 }

@@ -121,13 +121,14 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether a fault of a kind came within a span behind a text.
+    /// Whether a fault of a kind struck a server within a span behind a text about it.
     pub(super) fn fault_behind(&self, text: &str, kinds: &[Kind], within: Duration) -> bool {
         self.all_logged(text).any(|mark| {
             self.plan.iter().any(|planned| {
                 kinds.contains(&planned.fault.kind())
                     && planned.at >= mark.at
                     && planned.at - mark.at <= within
+                    && mark.about().is_some_and(|server| planned.fault.may_strike(server))
             })
         })
     }

@@ -25,6 +25,8 @@ pub(crate) struct Line {
     pub(crate) situations: BTreeMap<String, u64>,
     /// How many seeds broke a promise.
     pub(crate) violations: u64,
+    /// Which.
+    pub(crate) broken: Vec<u64>,
 }
 
 /// Adds a line.

@@ -128,12 +128,8 @@ fn run_one(
     let child = Child { options: Options { seed, ..night.options.clone() } };
     let ended = child.run()?;
     let mut violations = ended.violations();
-    if twice
-        && let (Ended::Reported(first), Ended::Reported(second)) = (&ended, &child.run()?)
-        && first.trace != second.trace
-    {
-        let (first, second) = (&first.trace, &second.trace);
-        violations.push(format!("repeatable: the trace is {first}, and then {second}"));
+    if twice {
+        violations.extend(difference(&ended, &child.run()?));
     }
     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
     if let Ended::Reported(report) = &ended {
@@ -156,6 +152,16 @@ fn run_one(
         ));
     }
     Ok(violations)
+}
+
+/// How the second of two runs with one seed differs from the first one.
+fn difference(first: &Ended, second: &Ended) -> Option<String> {
+    let end = |run: &Ended| match run {
+        Ended::Reported(report) => format!("the trace {}", report.trace),
+        Ended::Died(why) => format!("its death: {why}"),
+    };
+    let (first, second) = (end(first), end(second));
+    (first != second).then(|| format!("repeatable: the first run has {first}, the second {second}"))
 }
 
 /// Milliseconds as hours.
@@ -192,6 +198,7 @@ fn close(night: &Night, sum: &Sum, say: &(dyn Fn(String) + Sync)) -> io::Result<
             checked: sum.checked.clone(),
             situations: sum.situations.clone(),
             violations: sum.broken.len() as u64,
+            broken: sum.broken.iter().map(|(seed, _)| *seed).collect(),
         };
         ledger::add(path, &line)?;
     }
@@ -207,4 +214,22 @@ fn close(night: &Night, sum: &Sum, say: &(dyn Fn(String) + Sync)) -> io::Result<
 #[allow(clippy::disallowed_methods, reason = "a night ends by the clock of the machine")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+
+    #[test]
+    fn a_second_run_that_is_another_one_or_dies_is_found() {
+        let run = |trace: &str| {
+            let trace = trace.to_owned();
+            Ended::Reported(Box::new(Report { trace, ..Report::default() }))
+        };
+        assert_eq!(difference(&run("a"), &run("a")), None);
+        assert!(difference(&run("a"), &run("b")).is_some_and(|why| why.starts_with("repeatable")));
+        let died = Ended::Died("out of memory".to_owned());
+        assert!(difference(&run("a"), &died).is_some_and(|why| why.contains("out of memory")));
+    }
 }
