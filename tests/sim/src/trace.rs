@@ -53,8 +53,8 @@ impl Mark {
 
     /// The server that the line is about: whose it is, or of which the nemesis says it.
     pub fn about(&self) -> Option<ServerId> {
-        let of = self.text.strip_prefix("server ").and_then(|rest| rest.split(' ').next());
-        self.server().or(of?.parse().ok().map(ServerId))
+        let named = || self.text.strip_prefix("server ")?.split(' ').next()?.parse().ok();
+        self.server().or_else(|| named().map(ServerId))
     }
 
     /// Whether it is an error that was logged, or a panic.
