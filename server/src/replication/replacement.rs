@@ -148,9 +148,13 @@ impl Replacer {
         }
         let (server, directory) = (current.new.server(), current.new.directory());
         let directory = format!("{directory:#018x}");
-        tracing::info!(server, directory, "taking a directory into the ensemble");
         let added = BTreeMap::from([(current.new, outsider(&current.member))]);
-        self.changes.change(MembershipChange::AddNodes(added)).await
+        let is_added = self.changes.change(MembershipChange::AddNodes(added)).await;
+        // A refusal is tried again at the next look, and is logged by itself.
+        if is_added {
+            tracing::info!(server, directory, "taking a directory into the ensemble");
+        }
+        is_added
     }
 
     /// Returns what is wanted in this membership, which other changes may have made another one;
