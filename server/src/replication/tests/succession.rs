@@ -95,3 +95,14 @@ async fn a_leader_whose_port_refuses_while_it_goes_on_commits_nothing_beside_its
     ensemble.ready().await;
     check(&ensemble).await;
 }
+
+/// It finished a change of the membership ten times a second until another one led, and was refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_has_given_up_its_lead_does_not_lead_on() {
+    let mut ensemble = Ensemble::started(1, 0).await;
+    let leader = ensemble.ready().await;
+    let handle = ensemble.server(leader).raft.handle.clone();
+    assert!(handle.leads_on());
+    handle.give_up();
+    assert!(handle.is_leader() && !handle.leads_on());
+}

@@ -181,7 +181,7 @@ pub struct Counts {
     pub items: u64,
     /// See above.
     pub items_in_doubt: u64,
-    /// Items that have left queues, and what was in front of them then.
+    /// Items that have left queues, each held against what was in front of it then.
     pub departures: u64,
     /// Additions to counters with an outcome.
     pub additions: u64,
