@@ -11,10 +11,10 @@ use zoolet_jute::{
 use zoolet_replica::ServerId;
 
 use super::chance::Chance;
+use super::exchange::{Answered, Incoming, Outcome};
 use super::session::{Command, Disturbance, SessionEvent, SessionOptions, SessionStatus};
 use super::watches::Memory;
-use super::wire::{Answered, Incoming, Outcome, Wire};
-use crate::history::What;
+use super::wire::Wire;
 
 /// The longest wait between two attempts to connect.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -172,16 +172,8 @@ impl Driver {
             self.greet(&mut wire);
             self.send_some(&mut wire);
         }
-        let response = timeout(limit * 2, wire.handshake()).await.ok()?.ok()?;
-        self.options.recorder.note(What::Connected {
-            client: self.options.client,
-            connection: wire.number(),
-            server,
-            asked: request.session_id,
-            session: response.session_id,
-            timeout_ms: u32::try_from(response.timeout_ms).unwrap_or(0),
-            last_seen: request.last_zxid_seen,
-        });
+        let handshake = wire.handshake(server, &request);
+        let response = timeout(limit * 2, handshake).await.ok()?.ok()?;
         if response.session_id == SessionId::NONE {
             self.expire();
             return None;

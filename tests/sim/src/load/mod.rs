@@ -9,6 +9,7 @@ mod contender;
 mod curator;
 mod data;
 mod driver;
+mod exchange;
 mod gate;
 mod group;
 pub mod locks;

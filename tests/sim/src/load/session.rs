@@ -17,11 +17,10 @@ use zoolet_client::Connector;
 use zoolet_jute::{Request, SessionId, WatcherEvent};
 use zoolet_replica::ServerId;
 
-pub use super::watches::Restore;
-pub use super::wire::Outcome;
-
 use super::chance::Chance;
 use super::driver::Driver;
+pub use super::exchange::Outcome;
+pub use super::watches::Restore;
 use crate::history::{ClientNumber, Recorder};
 
 /// How a session behaves.
