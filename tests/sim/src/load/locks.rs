@@ -1,6 +1,5 @@
 //! Contenders by the recipes of zoolet's client, each with a client of its own.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -9,10 +8,11 @@ use zoolet_client::recipes::{
     LeaderLatch, LeadershipState, LockGuard, LockOptions, Mutex, ReadWriteLock, Semaphore,
     SimpleLock, WriteGuard,
 };
-use zoolet_client::{Client, ClientOptions, Connecting, Connector, Error, Resolving};
+use zoolet_client::{Client, ClientOptions, Error};
 
 use super::chance::Chance;
 use super::contender::{Contender, draw_hold};
+use super::recorded::Recorded;
 use super::resource::GuardedResources;
 use super::stop::{is_stopped, rest};
 use super::{more_locks, multi_lock, selector};
@@ -166,23 +166,9 @@ pub(super) async fn connect(
     let options = ClientOptions::new()
         .session_timeout(plan.timeout)
         .connect_timeout(plan.timeout)
-        .connector(Shared(Arc::clone(&machine.connector)))
+        .connector(Recorded::of(machine))
         .seed(chance.number() | 1);
     options.connect(&servers.join(",")).await.ok()
-}
-
-/// The connector of the machine, for the client's options.
-#[derive(Debug)]
-struct Shared(Arc<dyn Connector>);
-
-impl Connector for Shared {
-    fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
-        self.0.connect(address)
-    }
-
-    fn resolve<'a>(&'a self, address: &'a str) -> Resolving<'a> {
-        self.0.resolve(address)
-    }
 }
 
 /// Takes the lock of this number once, holds it and gives it back; with it, if it is of several, the

@@ -18,6 +18,7 @@ mod multi_lock;
 pub mod operations;
 mod plan;
 mod reconfig;
+mod recorded;
 mod resource;
 mod selector;
 pub mod session;

@@ -2,6 +2,7 @@
 
 mod fake;
 mod real;
+mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
