@@ -13,6 +13,7 @@
 //! | K8 | readers and semaphores keep the rules of their kinds: as K3 and K7; so do the recipes that are not locks |
 
 mod alone;
+mod answers;
 mod bounded;
 mod complaints;
 mod convergence;
@@ -22,6 +23,7 @@ mod locks;
 mod once;
 mod reads;
 mod recipes;
+mod reconfigs;
 mod replies;
 mod report;
 mod run;
@@ -44,11 +46,13 @@ const VIOLATIONS_MAX: usize = 20;
 
 type Check = fn(&Run<'_>, &mut Counts) -> Vec<Violation>;
 
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 18] = [
     same_log::check,
     complaints::check,
     zxids::check,
     replies::check,
+    answers::check,
+    reconfigs::check,
     once::check,
     durability::check,
     reads::check,

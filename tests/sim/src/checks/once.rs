@@ -17,7 +17,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     for place in &run.foreign {
         let Some(one) = run.model.transactions.get(*place) else { continue };
         let what = format!(
-            "the log has {:?} of session {} with cxid {} at {}, which the connection has not asked for",
+            "the log has {:?} of session {} with cxid {} at {}, which its client has not asked for",
             one.command.op, one.command.session, one.command.cxid, one.zxid
         );
         found.push(Violation { promise: "P7 once", at: one.first_at, what });

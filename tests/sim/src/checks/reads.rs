@@ -13,12 +13,6 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         let Some(answer) = call.answer else { continue };
         if is_read(call.request) {
             reads.push((call, answer));
-        } else if let Request::Sync(body) = call.request {
-            let expected = Ok(Reply::Sync(body.path.clone()));
-            if *answer.result != expected {
-                let what = format!("{} was answered {:?}", run.describe(call), answer.result);
-                found.push(Violation { promise: "reads", at: answer.at, what });
-            }
         } else if *call.request == Request::WhoAmI {
             counts.reads += 1;
             let expected = Ok(in_order(Reply::WhoAmI(call.who.shown())));

@@ -128,13 +128,16 @@ pub struct Counts {
     pub writes_unchecked: u64,
     /// Calls without a reply that are in the log, and that are not.
     pub lost: (u64, u64),
-    /// Commands of connections that no record shows: of clients that are not recorded, or whose
-    /// handshake was given up.
+    /// Commands that were asked for on connections whose handshake was given up.
     pub commands_unattributed: u64,
     /// Writes that the log refused because their session had been resumed on another connection.
     pub writes_moved: u64,
-    /// Reconfigurations, whose outcome the model does not know.
-    pub reconfigs_unchecked: u64,
+    /// Answers that depend on no state: to credentials, watches, syncs and pings.
+    pub answers: u64,
+    /// Reconfigurations that were done, each held against the configurations of the log.
+    pub reconfigs: u64,
+    /// Those that were refused: of the reasons, the ones that the log shows were looked at.
+    pub reconfigs_refused: u64,
     /// Reads that were compared with the model.
     pub reads: u64,
     /// Reads that depend on what is not recorded, or that a limit refused.

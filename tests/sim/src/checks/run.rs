@@ -128,9 +128,9 @@ pub struct Run<'a> {
     pub calls: BTreeMap<CallNumber, Call<'a>>,
     /// All connections.
     pub links: BTreeMap<Connection, Link<'a>>,
-    /// Commands that belong to a connection on which no such request was sent.
+    /// Commands for which no such request was sent.
     pub foreign: Vec<usize>,
-    /// How many commands belong to connections that no record shows.
+    /// How many commands were asked for on connections whose handshake had no answer.
     pub unattributed: u64,
 }
 
@@ -287,9 +287,21 @@ impl<'a> Run<'a> {
                     }
                 }
                 None if attached.contains(&attachment) => self.foreign.push(place),
-                None => self.unattributed += 1,
+                None if self.is_asked_for(one) => self.unattributed += 1,
+                None => self.foreign.push(place),
             }
         }
+    }
+
+    /// Whether a client has sent the request of a command, on a connection of this session or on one
+    /// whose session it never learned.
+    fn is_asked_for(&self, one: &Transaction) -> bool {
+        let of_session = |call: &Call<'_>| {
+            let granted = self.links.get(&call.connection).and_then(|link| link.granted);
+            granted.is_none_or(|granted| granted.session == one.command.session)
+        };
+        let mut calls = self.calls.values().filter(|call| call.xid == one.command.cxid);
+        calls.any(|call| Self::is_of(call, one) && of_session(call))
     }
 
     /// Gives each call the identities that its connection had proved before it.

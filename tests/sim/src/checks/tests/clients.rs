@@ -257,7 +257,7 @@ fn a_sync_that_misses_what_had_been_seen_is_found() {
     });
     refused(&bad, "P12 sync");
     let bad = lie(&good, call, |_, result| *result = Ok(Reply::Sync(None)));
-    refused(&bad, "reads");
+    refused(&bad, "P2 replies");
     // Without a sync a read may be old.
     let (mut story, client) = self::story();
     let other = story.connect(1, 2);

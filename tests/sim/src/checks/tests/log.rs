@@ -1,11 +1,11 @@
 //! The log: P1, P5, P6, P7, P8.
 
 use zoolet_jute::{ErrorCode, Reply, Stat, Xid, Zxid};
-use zoolet_replica::ServerId;
+use zoolet_replica::{ProposalNumber, ServerId};
 
-use super::{Client, Story, accepted, create, get_data, refused, set_data};
+use super::{Client, Story, accepted, checked, create, get_data, refused, set_data};
 use crate::SimTime;
-use crate::history::{Gauge, History, ServerLog};
+use crate::history::{CallNumber, Connection, Gauge, History, ServerLog, What};
 
 fn story() -> (Story, Client) {
     let mut story = Story::new();
@@ -119,6 +119,25 @@ fn an_acknowledged_write_that_a_power_cut_takes_away_is_found() {
         log.applied.push(other);
     }
     refused(&history, "P6 durability");
+}
+
+#[test]
+fn a_command_that_no_client_has_asked_for_is_found() {
+    let (mut story, client) = story();
+    let unknown = Client { attachment: ProposalNumber(99), ..client };
+    story.commit(unknown, Xid(7), create("/of-no-one", 0));
+    refused(&story.end(), "P7 once");
+    // A client may not learn that its session was begun, and has asked on that connection.
+    let (mut story, client) = self::story();
+    let request = create("/asked-for", 0);
+    let (call, connection, xid) = (CallNumber(99), Connection(99), Xid(7));
+    story.note(What::Called { call, connection, xid, request: request.clone() });
+    let unknown = Client { attachment: ProposalNumber(99), ..client };
+    story.commit(unknown, xid, request);
+    let (violations, counts) = checked(&story.end());
+    assert_eq!(counts.commands_unattributed, 1, "{violations:?}");
+    let found = violations.iter().find(|violation| violation.promise == "P7 once");
+    assert_eq!(found, None);
 }
 
 #[test]

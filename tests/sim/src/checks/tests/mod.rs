@@ -2,6 +2,7 @@
 //! check finds.
 
 mod alone;
+mod answers;
 mod clients;
 mod complaints;
 mod locks;
