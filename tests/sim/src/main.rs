@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use tikv_jemallocator::Jemalloc;
 use zoolet_sim::faults::Kind;
+use zoolet_sim::load::Role;
 use zoolet_sim::report::Report;
 use zoolet_sim::run::{self, Options};
 use zoolet_sim::swarm::{Child, Night, limit_processor_time, minimize, night};
@@ -45,6 +46,9 @@ struct Arguments {
     /// How many clients there are, instead of a drawn number
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
     clients: Option<u8>,
+    /// What the clients do in turn, instead of drawn work, such as `mutex,curator`
+    #[arg(long, value_delimiter = ',', value_parser = Role::named)]
+    roles: Option<Vec<Role>>,
     /// For how many simulated seconds there are faults
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
     secs: Option<u64>,
@@ -116,6 +120,7 @@ impl Arguments {
             seed,
             servers: self.servers,
             clients: self.clients,
+            roles: self.roles.clone(),
             secs: self.secs,
             kinds: self.kinds.clone(),
             without: self.without.clone(),

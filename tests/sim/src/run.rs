@@ -13,7 +13,7 @@ use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
 use crate::floods;
 use crate::history::{ClientNumber, History, Trouble};
-use crate::load::{self, ClientMachine, Load, ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
+use crate::load::{self, ClientMachine, Load, ReconfigPlan, Role, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::{COPY_LATE_MS_MAX, Figures};
 use crate::swarm::Size;
 use crate::trace::{self, Mark};
@@ -49,6 +49,8 @@ pub struct Options {
     pub servers: Option<u8>,
     /// How many clients.
     pub clients: Option<u8>,
+    /// What the clients do, in turn.
+    pub roles: Option<Vec<Role>>,
     /// How long there are faults, in seconds; 45 by default.
     pub secs: Option<u64>,
     /// The kinds of faults.
@@ -125,11 +127,13 @@ fn draw_requests_max(seed: u64) -> Option<(usize, usize)> {
     is_narrow.then_some((of_connection, of_all))
 }
 
-fn draw_servers(chance: &mut Chance) -> u8 {
-    match chance.between(0, 99) {
-        0..10 => 1,
-        10..70 => 3,
-        70..95 => 5,
+/// One in ten seeds has a server alone, the others three mostly, or five, or seven.
+fn draw_servers(seed: u64, chance: &mut Chance) -> u8 {
+    let drawn = chance.between(0, 89);
+    match drawn {
+        _ if seed.is_multiple_of(10) => 1,
+        0..60 => 3,
+        60..85 => 5,
         _ => 7,
     }
 }
@@ -149,11 +153,16 @@ fn first_starts(seed: u64, servers: u8) -> Vec<(ServerId, SimTime)> {
 
 /// What clients do. In some runs one of them changes the ensemble, which keeps enough voters for the
 /// disks of the plan to be fewer than a majority of them.
-fn load(seed: u64, servers: u8, disks: u8) -> Load {
+fn load(options: &Options, servers: u8, disks: u8) -> Load {
+    let seed = options.seed;
     let load = Load::draw(seed);
+    if let Some(roles) = &options.roles {
+        let drawn = u8::try_from(load.clients()).unwrap_or(u8::MAX);
+        return load.with_roles(roles, options.clients.unwrap_or(drawn));
+    }
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
-        return load.with_recipes(seed);
+        return load.with_recipes(seed).with_hand(seed);
     }
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
     let plan = ReconfigPlan {
@@ -162,16 +171,16 @@ fn load(seed: u64, servers: u8, disks: u8) -> Load {
         voters_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     };
-    load.with_reconfig(plan).with_recipes(seed)
+    load.with_reconfig(plan).with_recipes(seed).with_hand(seed)
 }
 
 /// How many machines there are, and when there are faults.
 fn frame(options: &Options) -> Frame {
     let mut chance = Chance::of(options.seed, "run");
-    let servers = draw_servers(&mut chance);
+    let servers = draw_servers(options.seed, &mut chance);
     let from = SimTime::default() + SETTLE;
     let servers = options.servers.unwrap_or(servers);
-    let clients = u8::try_from(load(options.seed, servers, 0).clients()).unwrap_or(u8::MAX);
+    let clients = u8::try_from(load(options, servers, 0).clients()).unwrap_or(u8::MAX);
     Frame {
         servers,
         clients: options.clients.unwrap_or(clients),
@@ -252,7 +261,7 @@ pub fn run(options: &Options) -> Outcome {
     }
     nemesis.work(&mut world);
     let (stop, stopped) = watch::channel(false);
-    let load = load(seed, servers, disks);
+    let load = load(options, servers, disks);
     let mut lives = BTreeMap::new();
     for client in (0..clients).filter(|client| !options.idle.contains(client)) {
         start_client(&mut world, (seed, &load), (client, 0), &stopped);

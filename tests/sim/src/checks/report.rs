@@ -180,6 +180,12 @@ pub struct Counts {
     pub guarded: u64,
     /// Those that it refused: their locks had been granted to others, who had written.
     pub guarded_refused: u64,
+    /// Writes by transactions that commit only while a lock is held.
+    pub guarded_in_log: u64,
+    /// Holders who were asked for their locks, and heed that.
+    pub requests: u64,
+    /// Places in queues whose end has woken waiters.
+    pub woken: u64,
     /// Items of queues, and those that a take without an outcome may have taken.
     pub items: u64,
     /// See above.

@@ -15,7 +15,7 @@ use super::contender::{Contender, draw_hold};
 use super::recorded::Recorded;
 use super::resource::GuardedResources;
 use super::stop::{is_stopped, rest};
-use super::{more_locks, multi_lock, selector};
+use super::{guarded, more_locks, multi_lock, selector};
 use crate::history::What;
 use crate::load::ClientMachine;
 
@@ -190,18 +190,20 @@ async fn attempt(
         Recipe::Selector => return selector::lead(&contender, client, limit, hold).await,
         Recipe::Multi => {
             let lock = multi_lock::Several::mutexes(client, contender, number);
-            return lock.hold(limit, hold).await;
+            return lock.hold((limit, chance.one_in(3)), hold).await;
         }
         Recipe::Mixed => {
             let lock = multi_lock::Several::mixed(client, contender, number);
-            return lock.hold(limit, hold).await;
+            return lock.hold((limit, chance.one_in(3)), hold).await;
         }
         Recipe::Bilingual => {
             let options = if chance.one_in(2) { options.bilingual() } else { options };
+            contender.waits("mutex");
             more_locks::mutex(client, options, &contender, (limit, false)).await?
         }
         Recipe::Revocable => {
             let asks = chance.one_in(2);
+            contender.waits("revocable");
             more_locks::mutex(client, options.revocable(), &contender, (limit, asks)).await?
         }
         Recipe::SemaphoreMutex => {
@@ -235,27 +237,31 @@ async fn attempt(
             contender.acquire(limit, SimpleLock::new(client, path).acquire()).await?
         }
     };
-    match taken {
-        Some(guard) => hold_guard(&contender, guard, (hold, recipe == Recipe::Revocable)).await,
-        None => Ok(()),
-    }
+    let Some(guard) = taken else { return Ok(()) };
+    let heeds = recipe == Recipe::Revocable;
+    hold_guard(&contender, guard, (hold, heeds), chance.one_in(4)).await
 }
 
-/// Holds the lock, and gives it back sooner if it is asked for and that is heeded.
+/// Holds the lock, and gives it back sooner if it is asked for and that is heeded. Some write under it
+/// in the end, whether or not it was lost.
 async fn hold_guard(
     contender: &Contender,
     guard: LockGuard,
     (span, heeds): (Duration, bool),
+    writes_at_end: bool,
 ) -> Result<(), Error> {
     let token = guard.token().get();
     contender.granted(token, guard.path(), guard.client().session().id);
     let lost = guard.lost();
     let holding = contender.hold(token, span, async move { _ = lost.await });
-    let was_lost = tokio::select! {
+    let mut was_lost = tokio::select! {
         biased;
         was_lost = holding => was_lost,
         () = guard.revocation(), if heeds => false,
     };
+    if writes_at_end {
+        was_lost = guarded::write(&guard, contender, was_lost).await;
+    }
     contender.release(token, was_lost, guard.release()).await
 }
 

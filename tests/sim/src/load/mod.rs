@@ -12,9 +12,12 @@ mod driver;
 mod exchange;
 mod gate;
 mod group;
+mod guarded;
+mod hand;
 pub mod locks;
 mod more_locks;
 mod multi_lock;
+mod names;
 pub mod operations;
 mod plan;
 mod reconfig;
@@ -39,6 +42,7 @@ use zoolet_client::Connector;
 use zoolet_replica::ServerId;
 
 pub use self::chance::Chance;
+pub(crate) use self::guarded::GUARDED;
 pub use self::plan::{Load, Role};
 pub use self::reconfig::{ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
 pub use self::resource::GuardedResources;
@@ -91,6 +95,7 @@ impl Load {
             Role::Curator => {
                 curator::contend_raw(&machine, &mut worker, &self.locks, &stop).await;
             }
+            Role::Hand => hand::delete_places(&mut worker).await,
             Role::Reconfig => {
                 if let Some(plan) = &self.reconfig {
                     reconfig::reconfigure(&mut worker, plan).await;

@@ -16,7 +16,6 @@ pub(super) async fn mutex(
     contender: &Contender,
     (limit, asks): (Duration, bool),
 ) -> Result<Option<LockGuard>, Error> {
-    contender.waits("mutex");
     let lock = Mutex::with_options(client, &contender.lock, options);
     let waits = async {
         if asks {

@@ -44,16 +44,26 @@ impl Several {
         Self { lock: MultiLock::new(locks), first, others }
     }
 
-    /// Takes all of them, holds them and gives them back. What is noted of the first one goes for the
-    /// others as well.
-    pub(super) async fn hold(&self, limit: Duration, span: Duration) -> Result<(), Error> {
+    /// Takes all of them, holds them and gives them back; some only try it. What is noted of the first
+    /// one goes for the others as well.
+    pub(super) async fn hold(
+        &self,
+        (limit, tries): (Duration, bool),
+        span: Duration,
+    ) -> Result<(), Error> {
         let Self { lock, first, others } = self;
         let all = || std::iter::once(first).chain(others);
         for contender in all() {
             contender.waits("multi");
         }
-        let taken = first.acquire(limit, lock.acquire()).await;
+        let take =
+            async { if tries { lock.try_acquire().await } else { lock.acquire().await.map(Some) } };
+        let taken = first.acquire(limit, take).await.map(Option::flatten);
         let Ok(Some(held)) = taken else {
+            if tries {
+                // A try has an end without the locks, and without an error.
+                first.note(LockStep::GaveUp);
+            }
             for contender in others {
                 contender.note(LockStep::GaveUp);
             }

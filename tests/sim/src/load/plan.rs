@@ -32,6 +32,8 @@ pub enum Role {
     Structure(Structure),
     /// Locks in Curator's form over a raw session.
     Curator,
+    /// Deletes of znodes of locks by hand.
+    Hand,
     /// Changes of the ensemble.
     Reconfig,
 }
@@ -112,6 +114,21 @@ impl Load {
             let clients = usize::try_from(chance.between(2..=3)).unwrap_or(2);
             self.roles.extend(std::iter::repeat_n(kind, clients));
         }
+        self
+    }
+
+    /// The same load, and in one of eight seeds one more client, which deletes znodes of locks.
+    pub fn with_hand(mut self, seed: u64) -> Self {
+        if Chance::new(seed, 0xA4D).one_in(8) {
+            self.roles.push(Role::Hand);
+        }
+        self
+    }
+
+    /// The same load with these roles in turn, of this number of clients.
+    pub fn with_roles(mut self, roles: &[Role], clients: u8) -> Self {
+        self.roles = roles.iter().copied().cycle().take(usize::from(clients)).collect();
+        self.reconfig = None;
         self
     }
 

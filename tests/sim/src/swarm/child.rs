@@ -57,6 +57,10 @@ pub fn arguments(options: &Options) -> Vec<String> {
     let mut arguments = vec![format!("--seed={}", options.seed)];
     arguments.extend(options.servers.map(|servers| format!("--servers={servers}")));
     arguments.extend(options.clients.map(|clients| format!("--clients={clients}")));
+    if let Some(roles) = &options.roles {
+        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+        arguments.push(format!("--roles={}", names.join(",")));
+    }
     arguments.extend(options.secs.map(|secs| format!("--secs={secs}")));
     if let Some(kinds) = &options.kinds {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();

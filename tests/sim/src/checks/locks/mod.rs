@@ -5,9 +5,12 @@
 //! is right if its holder can have seen, at its session's newest zxid, that its turn had come.
 
 mod grants;
+mod guarded;
 mod leftovers;
 mod orphans;
 mod queue;
+mod requests;
+mod woken;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +29,8 @@ const K3: &str = "K3 one holder";
 const K4: &str = "K4 granted soon";
 const K6: &str = "K6 loss first";
 const K7: &str = "K7 queue order";
+/// The mode of those who keep to Curator's form, which has no eye on the znode of the holder.
+const CURATOR: &str = "curator";
 /// The mode of those who have two locks or none: a grant of one lock is noted with that of the other.
 const MULTI: &str = "multi";
 
@@ -71,6 +76,9 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         losses(run, held, counts, &mut found);
     }
     fencing(&notes, counts, &mut found);
+    guarded::check(run, &queues, counts, &mut found);
+    requests::check(run, &notes, counts, &mut found);
+    woken::check(run, &notes, &queues, counts, &mut found);
     waiters(run, &notes, &mut found);
     orphans::check(run, &notes, &queues, &mut found);
     leftovers::check(run, notes.last.keys().cloned(), &queues, counts, &mut found);
@@ -271,7 +279,7 @@ fn loss(
                 lost.map_or_else(|| "never".to_owned(), |lost| format!("at {lost}"))
             ));
         }
-    } else if deleted_by_hand_unreported(run, before, end) {
+    } else if before.grant.mode != CURATOR && deleted_by_hand_unreported(run, before, end) {
         violated(&format!(
             "was deleted by {} at {}, and that was not reported soon",
             end.zxid, end.first_at

@@ -6,31 +6,31 @@ use super::{Client, Story, accepted, create, delete, get_data, refused, set_data
 use crate::SimTime;
 use crate::history::{ClientNumber, History, LockStep, Stop, What};
 
-const LOCK: &str = "/lock";
+pub(super) const LOCK: &str = "/lock";
 
 /// A place in the queue of the lock.
 #[derive(Clone, Debug)]
-struct Place {
-    client: Client,
-    path: String,
-    token: i64,
+pub(super) struct Place {
+    pub(super) client: Client,
+    pub(super) path: String,
+    pub(super) token: i64,
 }
 
-fn story() -> (Story, [Client; 3]) {
+pub(super) fn story() -> (Story, [Client; 3]) {
     let mut story = Story::new();
     let clients = [1, 2, 3].map(|number| story.connect(number, 1));
     story.create(clients[0], LOCK, 0);
     (story, clients)
 }
 
-fn waits(story: &mut Story, client: Client, name: &str, mode: &str) -> Place {
+pub(super) fn waits(story: &mut Story, client: Client, name: &str, mode: &str) -> Place {
     story.lock(client.number.0, LOCK, LockStep::Waits { mode: mode.to_owned() });
     let (_, outcome) = story.write(client, create(&format!("{LOCK}/{name}"), 3));
     let Ok(Reply::PathStat(path, stat)) = outcome.result else { panic!("{outcome:?}") };
     Place { client, path, token: stat.czxid.0 }
 }
 
-fn granted(story: &mut Story, place: &Place) {
+pub(super) fn granted(story: &mut Story, place: &Place) {
     // It looks at the queue, and sees that its turn has come.
     story.read(place.client, get_data(LOCK));
     grant(story, place, place.client.session, place.token);
@@ -47,7 +47,7 @@ fn wrote(story: &mut Story, place: &Place, accepted: bool) {
     story.lock(place.client.number.0, LOCK, step);
 }
 
-fn releases(story: &mut Story, place: &Place) {
+pub(super) fn releases(story: &mut Story, place: &Place) {
     let number = place.client.number.0;
     story.lock(number, LOCK, LockStep::Releases { token: place.token });
     story.write(place.client, delete(&place.path));

@@ -6,6 +6,7 @@ mod answers;
 mod clients;
 mod complaints;
 mod locks;
+mod locks_by_hand;
 mod log;
 mod long;
 mod recipes;
