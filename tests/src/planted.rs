@@ -189,7 +189,7 @@ impl Suites {
 
     /// Plants the bug and runs its suite.
     pub fn find(&self, bug: &Bug, scratch: &Path) -> Result<Found, PlantedError> {
-        let reached = scratch.join(format!("{}.reached", bug.name));
+        let reached = scratch.join(format!("{}-{}.reached", bug.name, bug.suite));
         let limit = Duration::from_secs(bug.seconds);
         let planted = [
             (switch::BUG, bug.name.as_str()),
@@ -248,7 +248,7 @@ impl Suites {
     ) -> Result<(Option<ExitStatus>, String), PlantedError> {
         let suite = self.by_name.get(&bug.suite);
         let suite = suite.ok_or_else(|| PlantedError::NoSuite(bug.suite.clone()))?;
-        let path = scratch.join(format!("{}.out", bug.name));
+        let path = scratch.join(format!("{}-{}.out", bug.name, bug.suite));
         let file = File::create(&path)?;
         let mut command = Command::new(&suite.executable);
         command.current_dir(&suite.directory).args(arguments);
