@@ -15,7 +15,7 @@ const SPAN: Duration = Duration::from_secs(10);
 
 /// Finds what servers say too often, each once. Lines that differ in the values of their fields are the
 /// same.
-pub(crate) fn find(marks: &[Mark]) -> Vec<Trouble> {
+pub fn find(marks: &[Mark]) -> Vec<Trouble> {
     let mut lately: BTreeMap<(ServerId, String), VecDeque<SimTime>> = BTreeMap::new();
     let mut found = BTreeMap::new();
     for mark in marks {

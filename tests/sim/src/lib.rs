@@ -7,7 +7,7 @@
 mod chance;
 pub mod checks;
 pub mod faults;
-mod floods;
+pub mod floods;
 pub mod history;
 pub mod load;
 pub mod model;

@@ -21,7 +21,7 @@ const ABORT_MAX: Duration = Duration::from_secs(5);
 /// The load of a seed. In some runs one client more changes the ensemble; where servers lose their
 /// directories it removes none, so that those are always fewer than a majority.
 pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>, has_wipes: bool) -> Load {
-    let load = Load::draw(seed);
+    let load = Load::draw(seed).with_recipes(seed).with_hand(seed);
     let mut chance = Chance::of(seed, "chaos reconfig");
     if !chance.permille(300) {
         return load;
@@ -32,6 +32,16 @@ pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>, has_wipes: bool) -
         digest: Some(SUPER_CREDENTIALS.to_owned()),
         pause: Duration::from_millis(chance.between(2000, 10_000)),
     })
+}
+
+/// A machine whose connections are real.
+pub(super) fn machine(
+    (client, seed): (ClientNumber, u64),
+    servers: Vec<(ServerId, String)>,
+    recorder: &Recorder,
+) -> ClientMachine {
+    let connector = Arc::new(TcpConnector);
+    ClientMachine { client, connector, servers, recorder: recorder.clone(), seed }
 }
 
 /// The clients, which run on a runtime of their own.
@@ -75,13 +85,9 @@ impl<'a> Clients<'a> {
 
     fn begin(&mut self, client: u32) {
         let life = *self.lives.entry(client).and_modify(|life| *life += 1).or_default();
-        let machine = ClientMachine {
-            client: ClientNumber(client),
-            connector: Arc::new(TcpConnector),
-            servers: self.servers.clone(),
-            recorder: self.recorder.clone(),
-            seed: Chance::of(self.seed, &format!("chaos client {client} life {life}")).number(),
-        };
+        let seed = Chance::of(self.seed, &format!("chaos client {client} life {life}")).number();
+        let client_and_seed = (ClientNumber(client), seed);
+        let machine = machine(client_and_seed, self.servers.clone(), &self.recorder);
         let work = self.load.clone().run(machine, self.stop.subscribe());
         self.tasks.insert(client, self.runtime.spawn(Box::pin(work)));
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use super::{ChaosError, Kind, clock, seen};
@@ -158,14 +158,14 @@ impl Machine {
         self.make_data()
     }
 
-    /// Whether its server has ended by itself. It is forgotten then.
-    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
-        let Some(process) = &mut self.process else { return Ok(false) };
-        let has_ended = process.exited()?.is_some();
-        if has_ended {
+    /// How its server has ended, if it has and was not killed. It is forgotten then.
+    pub(super) fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(process) = &mut self.process else { return Ok(None) };
+        let ended = process.exited()?;
+        if ended.is_some() {
             self.process = None;
         }
-        Ok(has_ended)
+        Ok(ended)
     }
 
     /// Has each sync take so long, or no longer than it does.
@@ -222,9 +222,15 @@ impl Machine {
         (&self.home, self.lives)
     }
 
+    /// All that the server has written, over all its lives.
+    pub(super) fn log(&self) -> String {
+        let log = fs::read(self.home.join("output")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// The last lines that the server has written.
     pub(super) fn said(&self) -> String {
-        let said = fs::read_to_string(self.home.join("output")).unwrap_or_default();
+        let said = self.log();
         let lines: Vec<&str> = said.lines().collect();
         let shown = lines.get(lines.len().saturating_sub(LINES_SHOWN)..).unwrap_or_default();
         shown.join("\n")

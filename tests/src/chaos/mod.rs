@@ -18,6 +18,7 @@ mod nemesis;
 mod night;
 mod options;
 mod run;
+mod said;
 mod seen;
 mod serve;
 

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use zoolet_replica::ServerId;
+use zoolet_sim::SimTime;
+use zoolet_sim::faults::Kind as SimKind;
+use zoolet_sim::history::{Strike, Trouble};
+
 use super::clients::Clients;
 use super::fault::{Fault, Link, Planned, Whom, links_of, links_to_clients};
 use super::machines::Machines;
-use super::{ChaosError, Kind};
+use super::{ChaosError, Kind, clock, said};
 
 /// How long it takes until a server that has ended by itself is started again.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -36,6 +41,10 @@ pub(super) struct Nemesis {
     pub(super) counts: BTreeMap<Kind, u64>,
     /// What was done, for a person who reads it.
     pub(super) done: Vec<String>,
+    /// The servers that have ended by themselves.
+    pub(super) ends: Vec<Trouble>,
+    /// The times in which disks have had no room.
+    pub(super) strikes: Vec<Strike>,
 }
 
 impl Nemesis {
@@ -45,6 +54,8 @@ impl Nemesis {
             last_number: 0,
             counts: BTreeMap::new(),
             done: Vec::new(),
+            ends: Vec::new(),
+            strikes: Vec::new(),
         };
         for planned in plan {
             nemesis.at(planned.at, Act::Begin(planned));
@@ -71,10 +82,16 @@ impl Nemesis {
             self.act(act, now, (machines, clients))?;
         }
         for (place, machine) in machines.all.iter_mut().enumerate() {
-            if machine.has_ended()? {
-                self.done.push(format!("{now:?} server {} has ended by itself", machine.id));
-                self.at(now + RESTART_AFTER, Act::Start(place));
+            let Some(status) = machine.has_ended()? else { continue };
+            let (server, why) = (machine.id, said::last_error(&machine.log()).unwrap_or_default());
+            self.done.push(format!("{now:?} server {server} has ended, {status}: {why}"));
+            // One that was asked to has no error.
+            if !status.success() {
+                let text = format!("it has ended by itself, {status}: {why}");
+                let server = Some(ServerId(server));
+                self.ends.push(Trouble { at: clock::now(), server, text });
             }
+            self.at(now + RESTART_AFTER, Act::Start(place));
         }
         Ok(())
     }
@@ -118,7 +135,13 @@ impl Nemesis {
             }
             Act::RestartClient(client) => clients.restart(client),
             Act::FastDisk(place) => machines.at(place)?.slow_disk(None)?,
-            Act::Room(place) => machines.at(place)?.clear()?,
+            Act::Room(place) => {
+                machines.at(place)?.clear()?;
+                let server = ServerId(machines.at(place)?.id);
+                let now = clock::now();
+                let of_server = self.strikes.iter_mut().filter(|strike| strike.server == server);
+                of_server.for_each(|strike| strike.until = strike.until.min(now));
+            }
             Act::Jump(place, by_ms) => machines.at(place)?.jump(by_ms)?,
             Act::RightRate(place) => machines.at(place)?.set_rate(0)?,
             Act::LoseNone(links, permille) => {
@@ -204,7 +227,12 @@ impl Nemesis {
                 Act::FastDisk(place)
             }
             Fault::Full { .. } => {
+                let from = clock::now();
                 machines.at(place)?.fill()?;
+                let server = ServerId(machines.at(place)?.id);
+                // Its end sets it.
+                let until = SimTime(u64::MAX);
+                self.strikes.push(Strike { kind: SimKind::Full, server, from, until });
                 Act::Room(place)
             }
             Fault::ClockJump { by_ms, .. } => {

@@ -8,14 +8,14 @@ use zoolet_client::{ClientOptions, ConfigChange, Version};
 use zoolet_replica::ServerId;
 use zoolet_sim::SimTime;
 use zoolet_sim::checks::{self, Counts};
-use zoolet_sim::history::{History, Recorder};
-use zoolet_sim::load::{SUPER_CREDENTIALS, SUPER_DIGEST};
+use zoolet_sim::history::{ClientNumber, History, Recorder};
+use zoolet_sim::load::{ClientMachine, Recorded, SUPER_CREDENTIALS, SUPER_DIGEST};
 
 use super::clients::{self, Clients};
 use super::machine::{Libraries, Machine};
 use super::machines::Machines;
 use super::nemesis::Nemesis;
-use super::{ChaosError, Kind, Options, clock, draw, interrupt, seen};
+use super::{ChaosError, Kind, Options, clock, draw, interrupt, said, seen};
 use crate::{four_letter, wait};
 
 /// How long servers and clients have to themselves at the begin.
@@ -88,7 +88,9 @@ pub(super) fn run(
     }
     violations.extend(running.panics().iter().cloned());
     if has_reconfig {
-        violations.extend(runtime.block_on(gather(&machines)));
+        let operator =
+            clients::machine((ClientNumber(clients), 0), machines.addresses(), &recorder);
+        violations.extend(runtime.block_on(gather(&machines, &operator)));
     }
     violations.extend(differing(&machines)?);
     let ended_at = clock::now();
@@ -97,7 +99,10 @@ pub(super) fn run(
     }
     let mut history = recorder.take();
     (history.healed_at, history.ended_at) = (healed_at, ended_at);
+    history.strikes.clone_from(&nemesis.strikes);
+    history.troubles.clone_from(&nemesis.ends);
     for machine in &machines.all {
+        history.troubles.extend(said::troubles(ServerId(machine.id), &machine.log()));
         let (files, lives) = machine.seen();
         history.servers.insert(ServerId(machine.id), seen::read(files, lives)?);
     }
@@ -125,7 +130,7 @@ fn pass(
 
 /// Makes every server a member again: the change that the load asks for at its end may be refused while
 /// another one is under way. Returns what is wrong if that is not done in time.
-async fn gather(machines: &Machines) -> Option<String> {
+async fn gather(machines: &Machines, operator: &ClientMachine) -> Option<String> {
     let text = |all: Vec<String>| all.join(",");
     let members = text(machines.lines().into_iter().map(|(_, line)| line).collect());
     let servers = text(machines.addresses().into_iter().map(|(_, address)| address).collect());
@@ -133,6 +138,7 @@ async fn gather(machines: &Machines) -> Option<String> {
     let is_done = wait::until_so(GATHER_MAX, async || {
         let attempt = async {
             let options = ClientOptions::new().connect_timeout(CONVERGE_MAX);
+            let options = options.connector(Recorded::of(operator));
             let client = options.connect(&servers).await?;
             client.add_auth("digest", SUPER_CREDENTIALS.as_bytes()).await?;
             client.reconfig(ConfigChange::All(&members), Version::Any).await?;

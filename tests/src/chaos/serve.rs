@@ -1,16 +1,19 @@
 //! One server in a process of its own: that of `zoolet serve` without its HTTP port, and with a witness.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use zoolet_server::embed::config;
 use zoolet_server::internals::{Node, Seams, Watched};
 
-use super::ChaosError;
 use super::seen::FileWitness;
+use super::{ChaosError, clock};
 
 /// What is logged: the server, not its libraries.
 const FILTER: &str = "off,zoolet_server=info,zoolet_storage=info,zoolet_tests=info";
@@ -24,11 +27,21 @@ pub struct ServeArguments {
     pub seen: PathBuf,
 }
 
+/// The machine's time, whatever is done to the clocks of the server.
+struct TrueTime;
+
+impl FormatTime for TrueTime {
+    fn format_time(&self, out: &mut Writer<'_>) -> fmt::Result {
+        write!(out, "{}", clock::machine_us())
+    }
+}
+
 /// Runs a server until SIGTERM. Returns whether it has ended in good order.
 pub fn serve(arguments: &ServeArguments) -> Result<bool, ChaosError> {
     // Another one is there only if the program has set it.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(FILTER))
+        .with_timer(TrueTime)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(false)

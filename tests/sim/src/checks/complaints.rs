@@ -37,6 +37,11 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     found
 }
 
+/// Whether it is that a disk has no room: as a simulated disk says it, and as Linux does.
+fn is_full(text: &str) -> bool {
+    ["no storage space", "No space left on device"].into_iter().any(|full| text.contains(full))
+}
+
 /// Whether this fault makes exactly this trouble.
 #[allow(clippy::wildcard_enum_match_arm, reason = "servers bear all others without a complaint")]
 fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
@@ -44,7 +49,7 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
     let is_there = trouble.server == Some(strike.server) && strike.from <= trouble.at;
     is_there
         && match strike.kind {
-            Kind::Full => says("no storage space") && trouble.at <= strike.until + REPORTED_WITHIN,
+            Kind::Full => is_full(&trouble.text) && trouble.at <= strike.until + REPORTED_WITHIN,
             // It strikes at a later change.
             Kind::DiskError => says("injected fault") || says("no storage space"),
             // It is found when what is damaged is read.

@@ -45,6 +45,7 @@ pub use self::chance::Chance;
 pub(crate) use self::guarded::GUARDED;
 pub use self::plan::{Load, Role};
 pub use self::reconfig::{ReconfigPlan, SUPER_CREDENTIALS, SUPER_DIGEST};
+pub use self::recorded::Recorded;
 pub use self::resource::GuardedResources;
 pub use self::walk::walk;
 

@@ -19,7 +19,7 @@ use crate::load::ClientMachine;
 
 /// The connector of a machine, which notes what passes.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub struct Recorded {
     connector: Arc<dyn Connector>,
     client: ClientNumber,
     servers: Vec<(ServerId, String)>,
@@ -27,7 +27,8 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    pub(super) fn of(machine: &ClientMachine) -> Self {
+    /// Connects as the machine does.
+    pub fn of(machine: &ClientMachine) -> Self {
         Self {
             connector: Arc::clone(&machine.connector),
             client: machine.client,
