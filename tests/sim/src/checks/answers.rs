@@ -6,7 +6,8 @@ use super::{Arrival, Counts, Link, Run, Violation};
 
 const P2: &str = "P2 replies";
 
-/// Looks at all answers that depend on no state, and at what comes behind refused credentials.
+/// Looks at all answers, of those that follow from the request alone, and at what comes behind refused
+/// credentials.
 pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     let mut found = Vec::new();
     for call in run.calls.values() {

@@ -132,7 +132,7 @@ pub struct Counts {
     pub commands_unattributed: u64,
     /// Writes that the log refused because their session had been resumed on another connection.
     pub writes_moved: u64,
-    /// Answers that depend on no state: to credentials, watches, syncs and pings.
+    /// Answers to credentials, watches, syncs and pings, which follow from the request alone.
     pub answers: u64,
     /// Reconfigurations that were done, each held against the configurations of the log.
     pub reconfigs: u64,

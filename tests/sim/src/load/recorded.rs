@@ -93,7 +93,7 @@ impl Tap {
         self.ahead += new.len();
         self.outgoing.extend_from_slice(new);
         let sent = self.note(|tap| &mut tap.outgoing, Self::sent);
-        self.settle(sent, "our client sent what is no request");
+        self.settle(sent, "our client sent something else than a request");
     }
 
     fn sent(&mut self, mut payload: Bytes) -> Result<(), Breach> {

@@ -131,10 +131,10 @@ fn a_reconfiguration_that_is_answered_as_done_and_is_not_is_found() {
 }
 
 #[test]
-fn a_version_that_was_not_in_force_is_no_ground_for_a_change_and_the_newest_none_against_it() {
+fn only_a_version_that_was_in_force_permits_a_change_and_only_another_refuses_it() {
     let (mut story, call) = removal(true);
     story.returned(call, story.state.last_zxid, Err(ErrorCode::BadVersion));
-    assert_eq!(found(&story.end()), WRONG, "the version was in force all the time");
+    assert_eq!(found(&story.end()), WRONG, "the version was in force");
     let (mut story, call) = removal(true);
     configure(&mut story, ONE);
     story.returned(call, story.state.last_zxid, Err(ErrorCode::BadVersion));
