@@ -4,7 +4,7 @@
 
 const { execFileSync } = require('node:child_process');
 
-const { check, equal, until } = require('./harness');
+const { check, until } = require('./harness');
 
 async function run({ control, servers }, browser) {
   if (!control) return;
@@ -14,13 +14,15 @@ async function run({ control, servers }, browser) {
   await until('the stream is open', async () => (await page.textContent('#live')) === 'Live');
   const leader = (await page.textContent('#summary')).match(/([0-9.]+:[0-9]+) leads/)[1];
   const number = String(servers.indexOf(leader) + 1);
+  // On a busy machine there may have been elections before.
+  const rows = page.locator('table').nth(1).locator('tbody tr');
+  const marks = page.locator('svg line.election');
+  const before = [await rows.count(), await marks.count()];
   ctl('kill', number);
-  const elected = page.locator('h3', { hasText: '1 election' });
-  await until('the election shows by itself', async () => (await elected.count()) === 1);
-  const row = page.locator('table').nth(1).locator('tbody tr').first();
-  check(!(await row.textContent()).includes(leader), 'another one leads');
+  await until('the election shows by itself', async () => (await rows.count()) > before[0]);
+  check(!(await rows.first().textContent()).includes(leader), 'another one leads');
   check((await page.locator('table').first().textContent()).includes('connection refused'), 'the killed one is named');
-  equal(await page.locator('svg line.election').count(), 1, 'a mark on the timeline');
+  check((await marks.count()) > before[1], 'a mark on the timeline');
   await browser.keep(page, 'election-dark');
   ctl('start', number);
   await until('all serve', async () => (await page.textContent('#summary')).startsWith(`${servers.length} of ${servers.length}`));
