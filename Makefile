@@ -144,11 +144,11 @@ sim:
 
 # Whole ensembles of real processes under overlapping faults, with the simulator's load and checks; needs
 # root. Seeds go on for SECS seconds (600) from SEED on; SEED=7 alone is one run. SERVERS=3 or 5,
-# FAULT_SECS (20) of each run, KINDS=kill,stop and KEEP=1 as in docs/testing.md.
+# FAULT_SECS (20) of each run, KINDS=kill,stop, KEEP=1 and LEDGER=… as in docs/testing.md.
 chaos:
 	cargo build -q --workspace --example chaos
 	target/debug/examples/chaos seed=$(SEED) secs=$(SECS) servers=$(SERVERS) fault-secs=$(FAULT_SECS) \
-		kinds=$(KINDS) $(if $(KEEP),keep)
+		kinds=$(KINDS) $(if $(KEEP),keep) $(if $(LEDGER),ledger=$(LEDGER) commit=$(shell git describe --always --dirty --exclude='*'))
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
 # GROUP=0 to 2, or all. NOTHING=1 runs the same suites without the bugs; they must pass. BUILD=1 only

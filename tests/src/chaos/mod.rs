@@ -12,6 +12,7 @@ mod draw;
 mod fault;
 mod interrupt;
 mod keep;
+mod ledger;
 mod machine;
 mod machines;
 mod nemesis;

@@ -14,13 +14,17 @@ use crate::tools::announce;
 const SHOWN_MAX: usize = 10;
 const CHARACTERS_SHOWN: usize = 600;
 
+/// What the seeds so far add up to.
 #[derive(Debug, Default)]
-struct Sum {
-    seeds: u64,
-    length: Duration,
-    faults: BTreeMap<Kind, u64>,
-    checked: BTreeMap<String, u64>,
-    broken: Vec<u64>,
+pub(super) struct Sum {
+    pub(super) seeds: u64,
+    pub(super) length: Duration,
+    /// How many faults have begun, by their kind.
+    pub(super) faults: BTreeMap<Kind, u64>,
+    /// How much was checked.
+    pub(super) checked: BTreeMap<String, u64>,
+    /// The seeds that broke a promise.
+    pub(super) broken: Vec<u64>,
 }
 
 /// Runs seeds. Returns whether all promises were kept.
@@ -43,6 +47,10 @@ pub fn night(night: &Night, runtime: &Runtime) -> Result<bool, ChaosError> {
         }
     }
     close(&sum);
+    if let Some(ledger) = &night.ledger {
+        let added = ledger.add(night.options.seed, &sum);
+        added.map_err(ChaosError::file(ledger.file.display()))?;
+    }
     interrupt::check()?;
     Ok(sum.broken.is_empty())
 }

@@ -1,8 +1,10 @@
 //! What is run, by the words of the command line.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::ledger::Ledger;
 use super::{ChaosError, Kind};
 
 /// For how long there are faults in a run, in seconds.
@@ -48,11 +50,15 @@ pub struct Night {
     pub time: Option<Duration>,
     /// The first seed, and what each run is made of.
     pub options: Options,
+    /// Where a line about it goes.
+    pub ledger: Option<Ledger>,
 }
 
-/// Reads `seed=7 secs=60 servers=3 fault-secs=20 kinds=kill,stop keep`; an empty value is none.
+/// Reads `seed=7 secs=60 servers=3 fault-secs=20 kinds=kill,stop keep ledger=evidence/ledger.jsonl
+/// commit=1a2b3c4d`; an empty value is none.
 pub fn parse(words: impl Iterator<Item = String>) -> Result<Night, ChaosError> {
     let (mut seed, mut secs) = (None, None);
+    let (mut ledger, mut commit) = (None, "unknown".to_owned());
     let faults = Duration::from_secs(FAULT_SECS);
     let mut options = Options { seed: 0, servers: None, faults, kinds: None, keeps: false };
     for word in words {
@@ -69,13 +75,16 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Night, ChaosError> {
             }
             ("fault-secs", _) => options.faults = Duration::from_secs(number(name, value)?),
             ("kinds", _) => options.kinds = Some(kinds(value)?),
+            ("ledger", _) => ledger = Some(PathBuf::from(value)),
+            ("commit", _) => value.clone_into(&mut commit),
             _ => return Err(ChaosError::Arguments(format!("unknown option {word:?}"))),
         }
     }
     // A seed alone is one run.
     let time = if seed.is_some() { secs } else { secs.or(Some(Duration::from_mins(10))) };
     options.seed = seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
-    Ok(Night { time, options })
+    let ledger = ledger.map(|file| Ledger { file, commit });
+    Ok(Night { time, options, ledger })
 }
 
 fn number(name: &str, value: &str) -> Result<u64, ChaosError> {
@@ -113,5 +122,8 @@ mod tests {
             assert!(read(&words).is_err(), "{words:?}");
         }
         assert_eq!(read(&["secs=61"]).unwrap().time, Some(Duration::from_secs(61)));
+        assert_eq!(read(&["commit=abc", "ledger="]).unwrap().ledger, None);
+        let ledger = read(&["commit=abc", "ledger=a/b"]).unwrap().ledger.unwrap();
+        assert_eq!(ledger, Ledger { file: "a/b".into(), commit: "abc".to_owned() });
     }
 }
