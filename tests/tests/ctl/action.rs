@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::sleep;
 use zoolet_client::recipes::Mutex;
 use zoolet_client::{CreateMode, Version};
 use zoolet_tests::scenes::{Scene, soon};
@@ -118,6 +120,9 @@ pub(crate) async fn data_is_edited_and_no_text_is_lost(scene: &Scene) {
     said(&mut nowhere).badly(128, "edit needs a terminal");
 }
 
+/// What an event takes at most from the server to another process, on a busy machine.
+const ON_THEIR_WAY: Duration = Duration::from_secs(1);
+
 /// Starts `watch` with a shell's script as command, whose output is read line by line.
 fn watch(
     scene: &Scene,
@@ -158,6 +163,8 @@ pub(crate) async fn changes_during_a_run_cause_one_more(scene: &Scene) {
         let child = format!("{path}/{name}");
         client.create(&child, b"", CreateMode::Persistent).await.unwrap();
     }
+    // The events are on their way to another process, which says nothing when they come.
+    sleep(ON_THEIR_WAY).await;
     fs::write(&go, "").unwrap();
     assert_eq!(lines.next().unwrap(), format!("NodeCreated {path}/c"));
     client.delete(&format!("{path}/a"), Version::Any).await.unwrap();
