@@ -21,7 +21,7 @@ const ABORT_MAX: Duration = Duration::from_secs(5);
 /// The load of a seed. In some runs one client more changes the ensemble; where servers lose their
 /// directories it removes none, so that those are always fewer than a majority.
 pub(super) fn load(seed: u64, lines: Vec<(ServerId, String)>, has_wipes: bool) -> Load {
-    let load = Load::draw(seed).with_recipes(seed).with_hand(seed);
+    let load = Load::draw(seed).with_recipes(seed).with_operator(seed);
     let mut chance = Chance::of(seed, "chaos reconfig");
     if !chance.permille(300) {
         return load;

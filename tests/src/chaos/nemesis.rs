@@ -1,8 +1,10 @@
 //! The hand that carries a plan out.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use zoolet_replica::ServerId;
 use zoolet_sim::SimTime;
 use zoolet_sim::faults::Kind as SimKind;
@@ -81,19 +83,33 @@ impl Nemesis {
             let act = entry.remove();
             self.act(act, now, (machines, clients))?;
         }
+        for place in self.note_ends(now, machines)? {
+            self.at(now + RESTART_AFTER, Act::Start(place));
+        }
+        Ok(())
+    }
+
+    /// Notes which servers have ended, and returns their places.
+    pub(super) fn note_ends(
+        &mut self,
+        now: Duration,
+        machines: &mut Machines,
+    ) -> Result<Vec<usize>, ChaosError> {
+        let mut places = Vec::new();
         for (place, machine) in machines.all.iter_mut().enumerate() {
             let Some(status) = machine.has_ended()? else { continue };
+            places.push(place);
             let (server, why) = (machine.id, said::last_error(&machine.log()).unwrap_or_default());
             self.done.push(format!("{now:?} server {server} has ended, {status}: {why}"));
-            // One that was asked to has no error.
-            if !status.success() {
+            // SIGTERM ends a program that has just begun without its doing.
+            let was_asked = status.success() || status.signal() == Some(Signal::TERM.as_raw());
+            if !was_asked {
                 let text = format!("it has ended by itself, {status}: {why}");
                 let server = Some(ServerId(server));
                 self.ends.push(Trouble { at: clock::now(), server, text });
             }
-            self.at(now + RESTART_AFTER, Act::Start(place));
         }
-        Ok(())
+        Ok(places)
     }
 
     /// Ends all faults that are under way.

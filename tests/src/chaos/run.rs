@@ -94,6 +94,7 @@ pub(super) fn run(
     }
     violations.extend(differing(&machines)?);
     let ended_at = clock::now();
+    nemesis.note_ends(ended_at - begun, &mut machines)?;
     for machine in &mut machines.all {
         machine.kill()?;
     }
