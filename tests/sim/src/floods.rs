@@ -13,6 +13,9 @@ use crate::trace::Mark;
 const REPEATS_MAX: usize = 30;
 const SPAN: Duration = Duration::from_secs(10);
 
+/// With what the text of such a trouble begins.
+pub(crate) const BEGIN: &str = "more than";
+
 /// Finds what servers say too often, each once. Lines that differ in the values of their fields are the
 /// same.
 pub fn find(marks: &[Mark]) -> Vec<Trouble> {
@@ -36,7 +39,7 @@ pub fn find(marks: &[Mark]) -> Vec<Trouble> {
             found.entry(key).or_insert_with(|| Trouble {
                 at: mark.at,
                 server: Some(server),
-                text: format!("more than {REPEATS_MAX} times within {SPAN:?}: {}", mark.text),
+                text: format!("{BEGIN} {REPEATS_MAX} times within {SPAN:?}: {}", mark.text),
             });
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Counts, Run, Violation};
 use crate::faults::{DAMAGED, Kind};
+use crate::floods;
 use crate::history::{Strike, Trouble, What};
 
 /// How long a server takes to say what a fault has done to it.
@@ -47,6 +48,10 @@ fn is_full(text: &str) -> bool {
 fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
     let says = |text: &str| trouble.text.contains(text);
     let is_there = trouble.server == Some(strike.server) && strike.from <= trouble.at;
+    if trouble.text.starts_with(floods::BEGIN) {
+        // However often it fails, once is enough to say so.
+        return false;
+    }
     is_there
         && match strike.kind {
             Kind::Full => is_full(&trouble.text) && trouble.at <= strike.until + REPORTED_WITHIN,

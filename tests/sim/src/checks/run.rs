@@ -275,6 +275,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        let mut unattached = Vec::new();
         for (place, one) in self.model.transactions.iter().enumerate() {
             if !one.command.op.needs_attachment() {
                 continue;
@@ -287,20 +288,29 @@ impl<'a> Run<'a> {
                     }
                 }
                 None if attached.contains(&attachment) => self.foreign.push(place),
-                None if self.is_asked_for(one) => self.unattributed += 1,
-                None => self.foreign.push(place),
+                None => unattached.push((place, one)),
+            }
+        }
+        for (place, one) in unattached {
+            if self.is_asked_for(one) {
+                self.unattributed += 1;
+            } else {
+                self.foreign.push(place);
             }
         }
     }
 
-    /// Whether a client has sent the request of a command, on a connection of this session or on one
-    /// whose session it never learned.
+    /// Whether a client has sent the request of a command before, on a connection of this session or on
+    /// one whose session it never learned, and no other command is of this call.
     fn is_asked_for(&self, one: &Transaction) -> bool {
         let of_session = |call: &Call<'_>| {
             let granted = self.links.get(&call.connection).and_then(|link| link.granted);
             granted.is_none_or(|granted| granted.session == one.command.session)
         };
-        let mut calls = self.calls.values().filter(|call| call.xid == one.command.cxid);
+        let is_free = |call: &&Call<'_>| {
+            call.xid == one.command.cxid && call.at <= one.first_at && call.transactions.is_empty()
+        };
+        let mut calls = self.calls.values().filter(is_free);
         calls.any(|call| Self::is_of(call, one) && of_session(call))
     }
 

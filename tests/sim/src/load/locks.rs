@@ -239,7 +239,9 @@ async fn attempt(
     };
     let Some(guard) = taken else { return Ok(()) };
     let heeds = recipe == Recipe::Revocable;
-    hold_guard(&contender, guard, (hold, heeds), chance.one_in(4)).await
+    // One who heeds requests gives its lock back at once.
+    let writes_at_end = chance.one_in(4) && !heeds;
+    hold_guard(&contender, guard, (hold, heeds), writes_at_end).await
 }
 
 /// Holds the lock, and gives it back sooner if it is asked for and that is heeded. Some write under it

@@ -13,12 +13,12 @@ mod exchange;
 mod gate;
 mod group;
 mod guarded;
-mod hand;
 pub mod locks;
 mod more_locks;
 mod multi_lock;
 mod names;
 pub mod operations;
+mod operator;
 mod plan;
 mod reconfig;
 mod recorded;
@@ -96,7 +96,7 @@ impl Load {
             Role::Curator => {
                 curator::contend_raw(&machine, &mut worker, &self.locks, &stop).await;
             }
-            Role::Hand => hand::delete_places(&mut worker).await,
+            Role::Operator => operator::delete_places(&mut worker).await,
             Role::Reconfig => {
                 if let Some(plan) = &self.reconfig {
                     reconfig::reconfigure(&mut worker, plan).await;

@@ -13,7 +13,7 @@ const NAMED: [(&str, Role); 29] = [
     ("raw-queue", Role::Queue),
     ("mirror", Role::Mirror),
     ("curator", Role::Curator),
-    ("hand", Role::Hand),
+    ("operator", Role::Operator),
     ("mutex", Role::Recipe(Recipe::Mutex)),
     ("read-write", Role::Recipe(Recipe::ReadWrite)),
     ("semaphore", Role::Recipe(Recipe::Semaphore(2))),
@@ -67,9 +67,14 @@ mod tests {
         let mut roles: Vec<Role> = Recipe::ALL.iter().copied().map(Role::Recipe).collect();
         roles.extend(Recipe::MORE.iter().copied().map(Role::Recipe));
         roles.extend(Structure::ALL.iter().copied().map(Role::Structure));
-        for role in roles {
-            assert_eq!(Role::named(role.name()), Ok(role));
+        roles.extend(NAMED.iter().map(|(_, role)| *role));
+        let mut names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+        for (role, name) in roles.iter().zip(&names) {
+            assert_eq!(Role::named(name), Ok(*role));
         }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), NAMED.len());
         let error = Role::named("mutexes").unwrap_err();
         assert!(error.starts_with("expected one of random, register"), "{error}");
     }

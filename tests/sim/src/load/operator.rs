@@ -1,4 +1,4 @@
-//! The hand of an operator, who deletes znodes of locks: of waiters, of holders, of leaders.
+//! An operator, who deletes znodes of locks by hand: of waiters, of holders, of leaders.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use super::worker::{Worker, read, versioned};
 const LOCKS: &str = "/locks";
 /// The longest wait between two deletes.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The directories of a semaphore.
+const OF_SEMAPHORE: [&str; 2] = ["leases", "locks"];
 /// How deep the znodes of contenders are at most: those of a semaphore.
 const DEPTH_MAX: usize = 3;
 
@@ -34,7 +36,8 @@ async fn find(worker: &mut Worker) -> Option<String> {
         let children = worker.call(Request::GetChildren(read(path.clone(), false))).await;
         let Outcome::Done(_, Reply::Children(names)) = children else { return None };
         let Some(name) = worker.chance.pick(&names) else {
-            return (depth > 2).then_some(path);
+            let is_place = !OF_SEMAPHORE.iter().any(|name| path.ends_with(name));
+            return (depth > 2 && is_place).then_some(path);
         };
         path = format!("{path}/{name}");
     }

@@ -33,7 +33,7 @@ pub enum Role {
     /// Locks in Curator's form over a raw session.
     Curator,
     /// Deletes of znodes of locks by hand.
-    Hand,
+    Operator,
     /// Changes of the ensemble.
     Reconfig,
 }
@@ -118,9 +118,9 @@ impl Load {
     }
 
     /// The same load, and in one of eight seeds one more client, which deletes znodes of locks.
-    pub fn with_hand(mut self, seed: u64) -> Self {
+    pub fn with_operator(mut self, seed: u64) -> Self {
         if Chance::new(seed, 0xA4D).one_in(8) {
-            self.roles.push(Role::Hand);
+            self.roles.push(Role::Operator);
         }
         self
     }
@@ -200,6 +200,25 @@ mod tests {
             roles.extend(load.roles);
         }
         assert_eq!(roles.len(), 7 + Recipe::ALL.len(), "{roles:?}");
+    }
+
+    #[test]
+    fn an_operator_comes_last_in_an_eighth_of_all_seeds() {
+        let has_one = |seed: &u64| {
+            let load = Load::draw(*seed).with_operator(*seed);
+            let behind = load.roles.get(Load::draw(*seed).roles.len()..).unwrap().to_vec();
+            assert!(behind.is_empty() || behind == [Role::Operator], "{behind:?}");
+            !behind.is_empty()
+        };
+        let with = (0..800).filter(has_one).count();
+        assert!((60..140).contains(&with), "{with}");
+    }
+
+    #[test]
+    fn chosen_roles_take_the_place_of_drawn_ones_in_turn() {
+        let roles = [Role::Bank, Role::Mirror];
+        let load = Load::draw(7).with_roles(&roles, 3);
+        assert_eq!(load.roles, [Role::Bank, Role::Mirror, Role::Bank]);
     }
 
     #[test]

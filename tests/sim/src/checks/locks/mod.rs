@@ -19,7 +19,7 @@ use zoolet_replica::Op;
 
 use super::{Counts, Run, Violation};
 use crate::SimTime;
-use crate::model::{Transaction, path};
+use crate::model::path;
 use grants::{Grant, Notes};
 use queue::{Place, Queues, Wish};
 
@@ -29,7 +29,7 @@ const K3: &str = "K3 one holder";
 const K4: &str = "K4 granted soon";
 const K6: &str = "K6 loss first";
 const K7: &str = "K7 queue order";
-/// The mode of those who keep to Curator's form, which has no eye on the znode of the holder.
+/// The mode of those who keep to Curator's form, which does not watch the znode of the holder.
 const CURATOR: &str = "curator";
 /// The mode of those who have two locks or none: a grant of one lock is noted with that of the other.
 const MULTI: &str = "multi";
@@ -74,6 +74,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         tokens(run, held, &mut found);
         holders(held, &mut found);
         losses(run, held, counts, &mut found);
+        found.extend(held.iter().filter_map(|one| unreported(run, one)));
     }
     fencing(&notes, counts, &mut found);
     guarded::check(run, &queues, counts, &mut found);
@@ -266,25 +267,20 @@ fn loss(
         // Its own program gives it back.
         return;
     }
-    if is_expiry && !run.options.ended_by_hand.contains(&session) {
-        if lost.is_none_or(|lost| lost > at + run.options.loss_slack) {
-            if slept(run, before.grant, at) {
-                counts.losses_slept += 1;
-                return;
-            }
-            violated(&format!(
-                "ended with its session, by {} at {}, and its loss was reported {}",
-                end.zxid,
-                end.first_at,
-                lost.map_or_else(|| "never".to_owned(), |lost| format!("at {lost}"))
-            ));
-        }
-    } else if before.grant.mode != CURATOR && deleted_by_hand_unreported(run, before, end) {
-        violated(&format!(
-            "was deleted by {} at {}, and that was not reported soon",
-            end.zxid, end.first_at
-        ));
+    let is_late = lost.is_none_or(|lost| lost > at + run.options.loss_slack);
+    if !is_expiry || !is_late || run.options.ended_by_hand.contains(&session) {
+        return;
     }
+    if slept(run, before.grant, at) {
+        counts.losses_slept += 1;
+        return;
+    }
+    violated(&format!(
+        "ended with its session, by {} at {}, and its loss was reported {}",
+        end.zxid,
+        end.first_at,
+        lost.map_or_else(|| "never".to_owned(), |lost| format!("at {lost}"))
+    ));
 }
 
 /// Whether the holder stood still when the next one was granted the lock, and has reported the loss as
@@ -299,11 +295,23 @@ fn slept(run: &Run<'_>, grant: &Grant, at: SimTime) -> bool {
     })
 }
 
-/// Whether the holder should know by now that another client has deleted its znode.
-fn deleted_by_hand_unreported(run: &Run<'_>, held: &Held<'_>, end: &Transaction) -> bool {
+/// K6: a holder whose znode another client has deleted learns it soon, if no fault is under way.
+fn unreported(run: &Run<'_>, held: &Held<'_>) -> Option<Violation> {
+    let end = run.model.transaction(held.place.deleted?)?;
+    let is_own = end.command.session == held.grant.session || end.outcome.ended.is_some();
     let due = end.first_at + run.options.loss_reported_within;
     let is_calm = end.first_at >= run.history.healed_at && due <= run.history.ended_at;
-    is_calm && held.grant.over().is_none_or(|over| over > due)
+    let is_known = held.grant.over().is_some_and(|over| over <= due);
+    if is_own || held.grant.mode == CURATOR || !is_calm || is_known {
+        return None;
+    }
+    let what = format!(
+        "{} was deleted by {} at {}, and that was not reported soon",
+        held.grant.describe(),
+        end.zxid,
+        end.first_at
+    );
+    Some(Violation { promise: K6, at: due, what })
 }
 
 /// K1: the guarded resource refuses what is below the highest token that it has taken, be it a write that

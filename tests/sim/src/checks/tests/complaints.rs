@@ -11,6 +11,8 @@ use crate::history::{History, Strike, Trouble};
 
 const FULL: &str =
     "it has ended by itself: the disk is full: cannot write data/wal/next.tmp: no storage space";
+/// As a server on Linux has it.
+const NO_SPACE: &str = "ERROR the server has failed: No space left on device (os error 28)";
 const REFUSED: &str =
     "ERROR cannot write a snapshot error=cannot sync data/snapshots: injected fault";
 const OFF: &str = "ERROR cannot write the log: the disk is switched off";
@@ -46,6 +48,7 @@ fn trouble_without_a_fault_is_found() {
 fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
     let kinds = [
         (Kind::Full, FULL),
+        (Kind::Full, NO_SPACE),
         (Kind::DiskError, REFUSED),
         (Kind::BitRot, ROTTEN),
         (Kind::EndAt, OFF),
@@ -59,6 +62,12 @@ fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
         refused(&history(&[other], &[strike(kind, 1)]), "trouble");
     }
     refused(&history(&[trouble(4001, 1, FULL)], &[strike(Kind::Full, 1)]), "trouble");
+}
+
+#[test]
+fn a_full_disk_does_not_excuse_a_flood() {
+    let text = "more than 30 times within 10s: WARN cannot write: no storage space";
+    refused(&history(&[trouble(2500, 1, text)], &[strike(Kind::Full, 1)]), "trouble");
 }
 
 #[test]
