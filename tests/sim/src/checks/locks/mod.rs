@@ -19,7 +19,7 @@ use zoolet_replica::Op;
 
 use super::{Counts, Run, Violation};
 use crate::SimTime;
-use crate::model::path;
+use crate::model::{Transaction, path};
 use grants::{Grant, Notes};
 use queue::{Place, Queues, Wish};
 
@@ -176,14 +176,17 @@ fn soon(run: &Run<'_>, grant: &Grant, turn: Zxid, counts: &mut Counts, found: &m
 }
 
 /// K2: the tokens of those who hold alone rise with the grants. One that comes late, to a client that
-/// had stood still, must be reported lost at once.
+/// had stood still, must be reported lost at once. One of several locks may have been deleted by hand
+/// while its holder waited for the others; whether that is reported soon is judged by itself.
 fn tokens(run: &Run<'_>, held: &[Held<'_>], found: &mut Vec<Violation>) {
     let mut before: Option<&Grant> = None;
     for one in held.iter().filter(|one| one.permits == 1 && one.place.wish == Wish::Alone) {
         let grant = one.grant;
         let is_lost = grant.lost.is_some_and(|lost| lost <= grant.at + run.options.loss_slack);
         if let Some(before) = before.filter(|before| before.token >= grant.token) {
-            if !is_lost {
+            let end = deleted_by_hand(run, one).filter(|_| grant.mode == MULTI);
+            let was_gone = end.is_some_and(|end| end.first_at <= grant.at);
+            if !is_lost && !was_gone {
                 let what = format!("{}: behind {}", grant.describe(), before.describe());
                 found.push(Violation { promise: K2, at: grant.at, what });
             }
@@ -295,14 +298,21 @@ fn slept(run: &Run<'_>, grant: &Grant, at: SimTime) -> bool {
     })
 }
 
-/// K6: a holder whose znode another client has deleted learns it soon, if no fault is under way.
-fn unreported(run: &Run<'_>, held: &Held<'_>) -> Option<Violation> {
+/// The command by which another client has deleted a holder's znode.
+fn deleted_by_hand<'a>(run: &'a Run<'_>, held: &Held<'_>) -> Option<&'a Transaction> {
     let end = run.model.transaction(held.place.deleted?)?;
     let is_own = end.command.session == held.grant.session || end.outcome.ended.is_some();
-    let due = end.first_at + run.options.loss_reported_within;
+    (!is_own).then_some(end)
+}
+
+/// K6: a holder whose znode another client has deleted learns it soon, if no fault is under way.
+fn unreported(run: &Run<'_>, held: &Held<'_>) -> Option<Violation> {
+    let end = deleted_by_hand(run, held)?;
+    // One of several locks may be deleted before all are granted.
+    let due = end.first_at.max(held.grant.at) + run.options.loss_reported_within;
     let is_calm = end.first_at >= run.history.healed_at && due <= run.history.ended_at;
     let is_known = held.grant.over().is_some_and(|over| over <= due);
-    if is_own || held.grant.mode == CURATOR || !is_calm || is_known {
+    if held.grant.mode == CURATOR || !is_calm || is_known {
         return None;
     }
     let what = format!(

@@ -166,3 +166,25 @@ fn an_old_watch_of_one_who_waits_again_does_not_count() {
     granted(&mut story, &third);
     assert_eq!(accepted(&story.end()).woken, 1);
 }
+
+/// Seed 3356820432: one of several locks was deleted by hand while its holder waited for the others, and
+/// the grant of all of them came behind that of the next holder.
+#[test]
+fn one_of_several_locks_that_was_deleted_before_the_grant_may_have_an_old_token() {
+    let late = |mode: &str, is_deleted: bool| {
+        let (mut story, [one, two, three]) = story();
+        let first = waits(&mut story, one, "_c_1-lock-", mode);
+        if is_deleted {
+            story.write(three, delete(&first.path));
+        }
+        let second = waits(&mut story, two, "_c_2-lock-", "mutex");
+        granted(&mut story, &second);
+        releases(&mut story, &second);
+        granted(&mut story, &first);
+        story.lock(one.number.0, LOCK, LockStep::Lost { token: first.token });
+        story.end()
+    };
+    accepted(&late("multi", true));
+    refused(&late("mutex", true), "K2 tokens");
+    refused(&late("multi", false), "K2 tokens");
+}
