@@ -298,11 +298,12 @@ fn slept(run: &Run<'_>, grant: &Grant, at: SimTime) -> bool {
     })
 }
 
-/// The command by which another client has deleted a holder's znode.
+/// The command by which another client has deleted a holder's znode, or an operator its session.
 fn deleted_by_hand<'a>(run: &'a Run<'_>, held: &Held<'_>) -> Option<&'a Transaction> {
     let end = run.model.transaction(held.place.deleted?)?;
-    let is_own = end.command.session == held.grant.session || end.outcome.ended.is_some();
-    (!is_own).then_some(end)
+    let session = held.grant.session;
+    let is_own = end.command.session == session || end.outcome.ended.is_some();
+    (!is_own || run.options.ended_by_hand.contains(&session)).then_some(end)
 }
 
 /// K6: a holder whose znode another client has deleted learns it soon, if no fault is under way.

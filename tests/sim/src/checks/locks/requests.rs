@@ -19,9 +19,8 @@ pub(super) fn check(run: &Run<'_>, notes: &Notes, counts: &mut Counts, found: &m
     let calm = run.history.healed_at + run.options.calm_after;
     let requests = requests(run, calm);
     for grant in notes.grants.iter().filter(|grant| grant.mode == MODE) {
-        let of_znode = requests.get(grant.znode.as_str()).into_iter().flatten();
-        let Some((asked_at, zxid)) = of_znode.copied().next() else { continue };
-        let due = asked_at.max(grant.at) + run.options.grants_in_calm_within;
+        let Some((asked_at, zxid)) = requests.get(grant.znode.as_str()) else { continue };
+        let due = grant.at.max(*asked_at) + run.options.grants_in_calm_within;
         if due > run.history.ended_at {
             continue;
         }
@@ -33,16 +32,16 @@ pub(super) fn check(run: &Run<'_>, notes: &Notes, counts: &mut Counts, found: &m
     }
 }
 
-/// The requests from some moment on, by the znode of the holder.
-fn requests<'a>(run: &'a Run<'_>, from: SimTime) -> BTreeMap<&'a str, Vec<(SimTime, Zxid)>> {
-    let mut requests: BTreeMap<&str, Vec<(SimTime, Zxid)>> = BTreeMap::new();
+/// The first request from some moment on, by the znode of the holder.
+fn requests<'a>(run: &'a Run<'_>, from: SimTime) -> BTreeMap<&'a str, (SimTime, Zxid)> {
+    let mut requests = BTreeMap::new();
     for one in &run.model.transactions {
         if let Op::Write(Request::SetData(body)) = &one.command.op
             && body.data.as_deref() == Some(REQUEST)
             && one.outcome.result.is_ok()
             && one.first_at >= from
         {
-            requests.entry(&body.path).or_default().push((one.first_at, one.zxid));
+            requests.entry(body.path.as_str()).or_insert((one.first_at, one.zxid));
         }
     }
     requests
