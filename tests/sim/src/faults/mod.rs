@@ -8,6 +8,7 @@ mod draw;
 mod event;
 mod kind;
 mod rot;
+mod strike;
 mod voters;
 mod waits;
 
