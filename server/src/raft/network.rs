@@ -215,7 +215,8 @@ impl PeerClient {
         begin.put_u64(name.index.0);
         begin.put_u64(name.zxid);
         put_bytes(&mut begin, reader.meta());
-        self.call(call(RpcKind::SnapshotBegin), begin.freeze(), SNAPSHOT_SILENCE_MAX).await?;
+        let answer = self.call(call(RpcKind::SnapshotBegin), begin.freeze(), SNAPSHOT_SILENCE_MAX);
+        self.check_taken(&answer.await?)?;
         loop {
             let (back, chunk) = next_chunk(reader).await?;
             reader = back;
@@ -225,7 +226,8 @@ impl PeerClient {
                 Unreachable::new(&error)
             })?;
             let Some(chunk) = chunk else { break };
-            self.call(call(RpcKind::SnapshotChunk), chunk, SNAPSHOT_SILENCE_MAX).await?;
+            let answer = self.call(call(RpcKind::SnapshotChunk), chunk, SNAPSHOT_SILENCE_MAX);
+            self.check_taken(&answer.await?)?;
         }
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
@@ -237,10 +239,7 @@ impl PeerClient {
             self.network.snapshots.is_damaged(name, &error);
             return Err(Unreachable::new(&error).into());
         }
-        if answer.0 == SNAPSHOT_LATER {
-            let error = io::Error::other(format!("server {server} cannot take a snapshot now"));
-            return Err(Unreachable::new(&error).into());
-        }
+        self.check_taken(&answer)?;
         let answered = answer.vote().map_err(|error| network(&error))?;
         if answered == vote {
             let term = Term(vote.leader_id.term);
@@ -248,6 +247,16 @@ impl PeerClient {
         }
         self.network.snapshots.note_sent();
         Ok(SnapshotResponse::new(answered))
+    }
+
+    /// Fails if the receiver takes no snapshot now: it is asked again behind a pause.
+    fn check_taken(&self, answer: &Reader) -> Result<(), Failure> {
+        if answer.0 != SNAPSHOT_LATER {
+            return Ok(());
+        }
+        let server = self.target.server();
+        let error = io::Error::other(format!("server {server} cannot take a snapshot now"));
+        Err(Unreachable::new(&error).into())
     }
 }
 

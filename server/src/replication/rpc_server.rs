@@ -1,11 +1,13 @@
 //! What a server answers to its peers' calls.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 use zoolet_replica::{Batch, Term};
 use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
 
@@ -54,6 +56,32 @@ pub(super) struct RpcServer {
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
     /// Held while one is read and installed: each takes the room of a whole state.
     pub installing: Arc<tokio::sync::Mutex<()>>,
+    pub unwritten: Arc<UnwrittenSnapshots>,
+}
+
+/// The pause before a server says again that it cannot write what it receives.
+const UNWRITTEN_PAUSE: Duration = Duration::from_secs(10);
+
+/// Snapshots that could not be kept, because the disk is full, mostly. A leader sends them again and again.
+#[derive(Debug, Default)]
+pub(super) struct UnwrittenSnapshots {
+    said: Mutex<Option<Instant>>,
+}
+
+impl UnwrittenSnapshots {
+    /// Returns the answer to a snapshot of this peer that cannot be kept. It is logged now and then.
+    fn refuse(&self, peer: u64, error: &(dyn std::error::Error + 'static)) -> Bytes {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|at| at.elapsed() >= UNWRITTEN_PAUSE) {
+            *said = Some(Instant::now());
+            tracing::warn!(
+                peer,
+                error,
+                "a received snapshot cannot be used now: the leader sends it again"
+            );
+        }
+        Bytes::from_static(SNAPSHOT_LATER)
+    }
 }
 
 /// A snapshot on its way in.
@@ -270,8 +298,10 @@ impl RpcServer {
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
         let store = self.snapshots.store().clone();
-        let writer = blocking("received snapshot", move || store.create(name, &meta)).await?;
-        *receiving = Some(Receiving { from, vote, name, writer });
+        match blocking("received snapshot", move || store.create(name, &meta)).await {
+            Ok(writer) => *receiving = Some(Receiving { from, vote, name, writer }),
+            Err(error) => return Ok(Answer::Now(self.unwritten.refuse(from, &error))),
+        }
         Ok(Answer::Now(Bytes::new()))
     }
 
@@ -281,8 +311,10 @@ impl RpcServer {
             return Err(malformed("a piece of a snapshot that was not begun"));
         };
         let write = move || taken.writer.write(&chunk).map(|()| taken);
-        taken = blocking("received snapshot", write).await?;
-        *slot = Some(taken);
+        match blocking("received snapshot", write).await {
+            Ok(taken) => *slot = Some(taken),
+            Err(error) => return Ok(Answer::Now(self.unwritten.refuse(from, &error))),
+        }
         Ok(Answer::Now(Bytes::new()))
     }
 
@@ -302,6 +334,7 @@ impl RpcServer {
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             committed: Arc::clone(&self.committed),
+            unwritten: Arc::clone(&self.unwritten),
         };
         Ok(Answer::Later(Box::pin(async move {
             Some(installing.install(received, digest).await.unwrap_or_else(|error| {
@@ -319,12 +352,13 @@ struct Installing {
     machine: Arc<dyn Machine>,
     snapshots: Snapshots,
     committed: Arc<Committed>,
+    unwritten: Arc<UnwrittenSnapshots>,
 }
 
 impl Installing {
     /// Returns the answer to its sender.
     async fn install(self, received: Receiving, digest: u64) -> io::Result<Bytes> {
-        let Self { alone, handle, machine, snapshots, committed } = self;
+        let Self { alone, handle, machine, snapshots, committed, unwritten } = self;
         let Receiving { from, vote, name, writer } = received;
         let receiving = process::blocking(move || {
             // It goes on if the connection of its sender ends.
@@ -333,17 +367,15 @@ impl Installing {
         let (received, alone) = receiving.await?;
         let (reader, staged) = match received {
             Ok(received) => received,
-            Err(error) => {
+            Err(ReceiveError::Own(error)) => return Ok(unwritten.refuse(from, &error)),
+            Err(error @ ReceiveError::Content(_)) => {
                 tracing::warn!(
                     %error,
                     term = name.term,
                     index = name.index.0,
                     "a received snapshot cannot be used: it is deleted"
                 );
-                return Ok(Bytes::from_static(match error {
-                    ReceiveError::Content(_) => SNAPSHOT_DAMAGED,
-                    ReceiveError::Own(_) => SNAPSHOT_LATER,
-                }));
+                return Ok(Bytes::from_static(SNAPSHOT_DAMAGED));
             }
         };
         if let Some(last) = last_of(&reader)? {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_replica::{Batch, Boot, Origin, Role, ServerId};
+use zoolet_storage::Fault;
 
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::consensus::Membership;
@@ -106,6 +107,31 @@ async fn other_calls_are_answered_while_a_snapshot_is_installed() {
     ensemble.snapshot_gate(follower).open();
     let answer = timeout(PATIENCE, end).await.unwrap().unwrap();
     assert!(answer != SNAPSHOT_DAMAGED && answer != SNAPSHOT_LATER, "it is installed: {answer:?}");
+}
+
+/// A server whose disk was full ended the connection. The leader tried again ten times in a tenth of a
+/// second, and each time there was a line in the log (`docs/simulator-findings.md`).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_that_cannot_be_written_is_put_off() {
+    let ensemble = Ensemble::started(2, 0).await;
+    let leader = ensemble.ready().await;
+    let follower = 1 - leader;
+    let link = link(&ensemble, leader, follower);
+    let kinds = [
+        (RpcKind::SnapshotBegin, begin(leader)),
+        (RpcKind::SnapshotChunk, Bytes::from(vec![7; 1 << 19])),
+        (RpcKind::SnapshotEnd, Bytes::from_static(&[0; 8])),
+    ];
+    for failing in 0..kinds.len() {
+        for (at, (kind, body)) in kinds.iter().take(failing + 1).enumerate() {
+            if at == failing {
+                ensemble.disk(follower).fail_change(1, Fault::Full);
+            }
+            let answer = timeout(PATIENCE, link.call(kind.code(), body.clone())).await.unwrap();
+            let expected: &[u8] = if at == failing { SNAPSHOT_LATER } else { b"" };
+            assert_eq!(answer.unwrap(), expected, "{kind:?}, where {failing} fails");
+        }
+    }
 }
 
 /// A piece of one sender ended what another one was sending.
