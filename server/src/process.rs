@@ -8,50 +8,62 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
+
+use tokio::task::yield_now;
+use tokio::time::sleep;
 
 /// How far work in the background gives way: a tenth of a share beside a busy thread.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Has everything that this thread hands to other threads from now on done by this thread itself, at
-/// once: for simulations.
+/// Has everything that this thread hands to other threads from now on done by this thread itself: for
+/// simulations. Work that blocks is done as long behind its begin as `takes` says, which is asked for each.
 #[cfg(feature = "internals")]
-pub fn work_here() {
-    WORKS_HERE.set(true);
+pub fn work_here(takes: fn() -> Duration) {
+    WORKS_HERE.set(Some(takes));
 }
 
 #[cfg(feature = "internals")]
 thread_local! {
-    static WORKS_HERE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static WORKS_HERE: std::cell::Cell<Option<fn() -> Duration>> =
+        const { std::cell::Cell::new(None) };
 }
 
+/// How long work that blocks takes where this thread does it itself.
 #[cfg(feature = "internals")]
-fn works_here() -> bool {
+fn here() -> Option<fn() -> Duration> {
     WORKS_HERE.get()
 }
 
 #[cfg(not(feature = "internals"))]
-const fn works_here() -> bool {
-    false
+const fn here() -> Option<fn() -> Duration> {
+    None
 }
 
-/// Carries out work that blocks. An error if it panics, or if the runtime ends before.
+/// Carries out work that blocks, though nobody may wait for it any more. An error if it panics, or if the
+/// runtime ends before.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    if works_here() {
-        // Others have their turn first, as they would.
-        tokio::task::yield_now().await;
-        return Ok(work());
-    }
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+    let working = match here() {
+        None => tokio::task::spawn_blocking(work),
+        Some(takes) => tokio::spawn(async move {
+            match takes() {
+                // Others have their turn first, as they would.
+                Duration::ZERO => yield_now().await,
+                span => sleep(span).await,
+            }
+            work()
+        }),
+    };
+    working.await.map_err(io::Error::other)
 }
 
 /// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
 /// without that thread, it is freed here.
 pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
-    if works_here() {
+    if here().is_some() {
         return drop(value);
     }
     // A failed spawn drops the closure, and the value with it.
@@ -64,7 +76,7 @@ pub(crate) fn giving_way<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    if works_here() {
+    if here().is_some() {
         return Ok(work());
     }
     let working = thread::Builder::new().name(name.to_owned()).spawn(move || {

@@ -8,6 +8,7 @@
 mod clock;
 mod gauges;
 mod machine;
+mod pace;
 mod server;
 
 use std::collections::BTreeMap;
@@ -85,7 +86,8 @@ impl World {
         let network = Network::new(Chance::of(seed, "network"));
         let server = |config: ServerConfig| {
             let chance = Chance::of(seed, &format!("server {}", config.server_id));
-            (config.server_id, Server::new(config, &network, chance))
+            let pace = Chance::of(seed, &format!("work of server {}", config.server_id));
+            (config.server_id, Server::new(config, &network, (chance, pace)))
         };
         let servers = configs.into_iter().map(server).collect();
         Self {
@@ -171,7 +173,7 @@ impl World {
         for server in self.servers.values_mut() {
             trace::of(server.name());
             server.work_disk(self.now);
-            server.step(STEP);
+            server.step(STEP, self.now);
             server.work_disk(self.now);
         }
         trace::of(trace::CLIENTS);

@@ -14,6 +14,7 @@ use zoolet_storage::{Image, LogPosition, MemoryDisk, Survival, Wal};
 use super::clock::MachineClock;
 use super::gauges::Gauges;
 use super::machine::Machine;
+use super::pace::WorkPace;
 use crate::SimTime;
 use crate::chance::{Chance, SimEntropy};
 use crate::history::Recorder;
@@ -70,6 +71,8 @@ pub(crate) struct Server {
     /// The log's writer, and when the sync that is under way is done.
     log: Arc<LogPlace>,
     sync_done: Option<SimTime>,
+    /// How long work beside that takes; none in a step, which has it.
+    pace: Option<WorkPace>,
     state: Arc<Mutex<State>>,
     stop: watch::Sender<bool>,
     /// How often it was started.
@@ -104,7 +107,11 @@ impl LogPlace {
 }
 
 impl Server {
-    pub(crate) fn new(config: ServerConfig, network: &Network, chance: Chance) -> Self {
+    pub(crate) fn new(
+        config: ServerConfig,
+        network: &Network,
+        (chance, of_pace): (Chance, Chance),
+    ) -> Self {
         Self {
             name: format!("server {}", config.server_id),
             id: config.server_id,
@@ -115,6 +122,7 @@ impl Server {
             stalled_until: SimTime::default(),
             log: Arc::default(),
             sync_done: None,
+            pace: Some(WorkPace::new(of_pace)),
             state: Arc::default(),
             stop: watch::Sender::new(false),
             starts: 0,
@@ -242,11 +250,21 @@ impl Server {
         self.replace_disk(MemoryDisk::with_faults());
     }
 
+    /// Whether its directory is one of a server.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.disk.image().contents(&self.config.data_dir.join("identity")).is_ok()
+    }
+
+    /// Gives it another disk. It must not run.
+    pub(crate) fn exchange_disk(&mut self, image: Image) {
+        self.replace_disk(MemoryDisk::from_image(image));
+    }
+
     /// Changes what is on its disk. It must not run.
     pub(crate) fn damage(&mut self, change: impl FnOnce(&mut Image)) {
         let mut image = self.disk.image();
         change(&mut image);
-        self.replace_disk(MemoryDisk::from_image(image));
+        self.exchange_disk(image);
     }
 
     fn end_on(&mut self, image: Image) {
@@ -284,8 +302,13 @@ impl Server {
     }
 
     /// Gives it some true time.
-    pub(crate) fn step(&mut self, span: Duration) {
-        self.machine.step(span);
+    pub(crate) fn step(&mut self, span: Duration, now: SimTime) {
+        let is_slow = self.conditions.sync_us != DiskConditions::GOOD.sync_us;
+        let most_us = if is_slow { self.conditions.sync_us.1 } else { 0 };
+        if let Some(pace) = &mut self.pace {
+            pace.set(most_us, self.stalled_until - now);
+        }
+        WorkPace::step(&mut self.pace, || self.machine.step(span));
     }
 }
 
@@ -295,7 +318,7 @@ async fn live(
     (state, gauges): (Arc<Mutex<State>>, Gauges),
     mut stop: watch::Receiver<bool>,
 ) {
-    work_here();
+    work_here(WorkPace::takes);
     let set = |standing: Standing, role: Option<watch::Receiver<Role>>| {
         *state.lock().unwrap_or_else(PoisonError::into_inner) = State { standing, role };
     };
