@@ -17,7 +17,7 @@ use crate::load::{self, ClientMachine, Load, ReconfigPlan, Role, SUPER_CREDENTIA
 use crate::network::{COPY_LATE_MS_MAX, Figures};
 use crate::swarm::Size;
 use crate::trace::{self, Mark};
-use crate::world::{World, configs, member};
+use crate::world::{World, client_machine, configs, member};
 
 /// How long servers and clients have to themselves at the begin.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -37,8 +37,9 @@ const WALK: Duration = Duration::from_secs(20);
 
 /// How far clocks may be wrong, in thousandths, for all promises to hold.
 pub(crate) const CLOCK_PERMILLE: u32 = 100;
-/// And how far they are off beyond that in some runs.
-pub(crate) const SKEW_PERMILLE: u32 = 500;
+/// And how far they are off beyond that in some runs, if they are slow, and if they are fast.
+pub(crate) const SLOW_SKEW_PERMILLE: u32 = 500;
+const FAST_SKEW_PERMILLE: u32 = 2 * SLOW_SKEW_PERMILLE;
 
 /// What a run is made of; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +98,7 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
     let tick_ms = chance.one_of(&[500, 1000, 2000]).copied().unwrap_or(1000);
     let retain = chance.one_of(&[1, 3]).copied().unwrap_or(3);
     let requests_max = draw_requests_max(seed);
+    let quotas = Chance::of(seed, "quotas").permille(500);
     move |config| {
         if let Some((of_connection, of_all)) = requests_max {
             config.limits.connection_requests_max = of_connection;
@@ -114,6 +116,7 @@ fn draw_config(seed: u64) -> impl Fn(&mut ServerConfig) {
         config.auth.super_digest = Some(SUPER_DIGEST.to_owned());
         config.limits.connections_per_address_max = 0;
         config.znodes.ttl_enabled = true;
+        config.znodes.quota_enforced = quotas;
         config.znodes.reap_interval_ms = 2000;
     }
 }
@@ -162,7 +165,7 @@ fn load(options: &Options, servers: u8, disks: u8) -> Load {
     }
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
-        return load.with_recipes(seed).with_operator(seed);
+        return load.with_recipes(seed).with_operator(seed).with_crowd(seed);
     }
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
     let plan = ReconfigPlan {
@@ -171,7 +174,7 @@ fn load(options: &Options, servers: u8, disks: u8) -> Load {
         voters_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     };
-    load.with_reconfig(plan).with_recipes(seed).with_operator(seed)
+    load.with_reconfig(plan).with_recipes(seed).with_operator(seed).with_crowd(seed)
 }
 
 /// How many machines there are, and when there are faults.
@@ -211,8 +214,12 @@ pub fn check_options(options: &Options) -> checks::Options {
     let plan = plan(options);
     let has = |kind| plan.iter().any(|planned| planned.fault.kind() == kind);
     let is_skewed = has(Kind::ClockSkew);
-    let error_permille = if is_skewed { SKEW_PERMILLE } else { CLOCK_PERMILLE };
-    let longest = |ms: u64| Duration::from_millis(ms * 1000 / (1000 - u64::from(error_permille)));
+    let (fast_permille, slow_permille) = if is_skewed {
+        (FAST_SKEW_PERMILLE, SLOW_SKEW_PERMILLE)
+    } else {
+        (CLOCK_PERMILLE, CLOCK_PERMILLE)
+    };
+    let longest = |ms: u64| Duration::from_millis(ms * 1000 / (1000 - u64::from(slow_permille)));
     let ensemble = &config.ensemble;
     let silence_ms = u64::from(ensemble.election_timeout_ms_min + ensemble.election_timeout_ms_max);
     // Beside it a tick of its clock, and what is under way.
@@ -229,16 +236,18 @@ pub fn check_options(options: &Options) -> checks::Options {
             Duration::from_millis(expires_ms + copy_ms)
         },
         serves_alone_within: longest(alone_ms),
-        clock_error_permille: error_permille,
-        // A client reports the loss behind 4/5 of the timeout, and a leader whose clock is half as fast
-        // again ends the session behind 2/3 (docs/locks.md).
+        clock_fast_permille: fast_permille,
+        clock_slow_permille: slow_permille,
+        // A client reports the loss behind 4/5 of the timeout, and a leader whose clock is twice as fast
+        // ends the session behind half of it (docs/locks.md).
         loss_slack: if is_skewed {
-            Duration::from_millis(u64::from(config.session.timeout_ms_max) * 2 / 15)
+            Duration::from_millis(u64::from(config.session.timeout_ms_max) * 3 / 10)
         } else {
             Duration::ZERO
         },
         connects_twice,
         super_digest: Some(SUPER_DIGEST.to_owned()),
+        address_of: Some(|client| client_machine(u8::try_from(client.0).unwrap_or(0)).ip().into()),
         ..defaults
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct Outcome {
 /// What the checks have to know of all runs.
 fn check_options(servers: u8) -> checks::Options {
     checks::Options {
-        clock_error_permille: 100,
+        clock_fast_permille: 100,
+        clock_slow_permille: 100,
         converges_within: HEAL,
         // A busy machine has a client's timer wait for a processor.
         loss_slack: Duration::from_millis(300),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Counts, Run, Violation};
-use crate::faults::{DAMAGED, Kind};
+use crate::faults::{DAMAGED, Kind, OF_ANOTHER, SNAPSHOT_MISSING};
 use crate::floods;
 use crate::history::{Strike, Trouble, What};
 
@@ -21,12 +21,12 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         }
     }
     let (mut once, lasting): (Vec<_>, Vec<_>) =
-        run.history.strikes.iter().partition(|strike| strike.kind == Kind::DiskError);
+        run.history.strikes.iter().partition(|strike| is_once(strike.kind));
     for trouble in &run.history.troubles {
         if lasting.iter().any(|strike| excuses(strike, trouble)) {
             counts.troubles_excused += 1;
         } else if let Some(used) = once.iter().position(|strike| excuses(strike, trouble)) {
-            // A change that is refused is one complaint.
+            // A change or a read that is refused is one complaint.
             once.remove(used);
             counts.troubles_excused += 1;
         } else {
@@ -36,6 +36,11 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// Whether it strikes once.
+const fn is_once(kind: Kind) -> bool {
+    matches!(kind, Kind::DiskError | Kind::ReadError)
 }
 
 /// Whether it is that a disk has no room: as a simulated disk says it, and as Linux does.
@@ -57,8 +62,12 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
             Kind::Full => is_full(&trouble.text) && trouble.at <= strike.until + REPORTED_WITHIN,
             // It strikes at a later change.
             Kind::DiskError => says("injected fault") || says("no storage space"),
+            // It strikes at a later read.
+            Kind::ReadError => says("injected fault"),
             // It is found when what is damaged is read.
             Kind::BitRot => says(DAMAGED),
+            Kind::LostFile => says(DAMAGED) || says(SNAPSHOT_MISSING),
+            Kind::WrongDisk => says(OF_ANOTHER) && trouble.at <= strike.until + REPORTED_WITHIN,
             // The program sees its disk fail in the last moment before it ends.
             Kind::EndAt => {
                 let texts = ["the disk is switched off", "injected fault", "no storage space"];

@@ -16,12 +16,15 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
         } else if *call.request == Request::WhoAmI {
             counts.reads += 1;
             let expected = Ok(in_order(Reply::WhoAmI(call.who.shown())));
-            if without_address(answer.result.clone()) != expected {
+            let has_address = call.who.has_no_other;
+            let is = answer.result.clone();
+            let is = if has_address { is.map(in_order) } else { without_address(is) };
+            if is != expected {
                 let what = format!(
-                    "{} was answered {:?}, where the connection has proved {expected:?} beside its \
-                     address",
+                    "{} was answered {:?}, where the connection has {expected:?}{}",
                     run.describe(call),
-                    answer.result
+                    answer.result,
+                    if has_address { "" } else { " beside its address" }
                 );
                 found.push(Violation { promise: "reads", at: answer.at, what });
             }
@@ -63,7 +66,7 @@ pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     found
 }
 
-/// What `whoAmI` shows beside the one address, which is not recorded.
+/// What `whoAmI` shows beside the one address, which is not known.
 fn without_address(result: Result<Reply, ErrorCode>) -> Result<Reply, ErrorCode> {
     let Ok(Reply::WhoAmI(mut all)) = result else { return result };
     if let Some(at) = all.iter().position(|one| one.auth_scheme == "ip") {

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use zoolet_jute::SessionId;
+use zoolet_jute::{Id, SessionId};
 use zoolet_replica::ServerId;
 
+use super::Granted;
 use crate::SimTime;
+use crate::history::ClientNumber;
+use crate::model::Who;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +35,11 @@ impl fmt::Display for Violation {
 /// What the checks have to know of a run beside its history.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How far the rate of a clock may be wrong, in thousandths. Times that servers measure are
-    /// believed within it.
-    pub clock_error_permille: u32,
+    /// How much too fast clocks may go, in thousandths. Times that servers measure are believed within
+    /// it.
+    pub clock_fast_permille: u32,
+    /// And how much too slow.
+    pub clock_slow_permille: u32,
     /// How long behind the timeout of a silent session a leader may be elected when no fault is under
     /// way any more.
     pub expires_within: Duration,
@@ -70,6 +76,8 @@ pub struct Options {
     pub skips_acl: bool,
     /// The superuser's digest.
     pub super_digest: Option<String>,
+    /// The address of each client's machine, which is one of its identities; without this it is not known.
+    pub address_of: Option<fn(ClientNumber) -> IpAddr>,
     /// The longest command, in bytes on the wire; a server refuses longer ones by itself.
     pub command_bytes_max: usize,
     /// Whether requests for sessions may come twice.
@@ -79,10 +87,21 @@ pub struct Options {
     pub may_throttle: bool,
 }
 
+impl Options {
+    /// Whom a connection is before it has proved anything.
+    pub(super) fn stranger(&self, granted: Option<Granted>) -> Who {
+        let client = granted.map(|granted| granted.client);
+        let address = client.zip(self.address_of).map(|(client, of)| of(client).to_string());
+        let ids: Vec<Id> = address.iter().map(|address| Id::new("ip", address)).collect();
+        Who { has_no_other: !ids.is_empty(), ids, skips_acl: self.skips_acl }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
-            clock_error_permille: 0,
+            clock_fast_permille: 0,
+            clock_slow_permille: 0,
             expires_within: Duration::from_secs(10),
             expires_under_leader_within: Duration::from_secs(3),
             converges_within: Duration::from_secs(30),
@@ -98,6 +117,7 @@ impl Default for Options {
             members: None,
             skips_acl: false,
             super_digest: None,
+            address_of: None,
             command_bytes_max: 512 << 10,
             connects_twice: false,
             may_throttle: false,

@@ -317,8 +317,7 @@ impl<'a> Run<'a> {
     /// Gives each call the identities that its connection had proved before it.
     fn find_identities(&mut self) {
         for link in self.links.values() {
-            let skips_acl = self.options.skips_acl;
-            let mut who = Who { skips_acl, ..Who::default() };
+            let mut who = self.options.stranger(link.granted);
             for number in &link.calls {
                 let Some(call) = self.calls.get_mut(number) else { continue };
                 call.who = who.clone();

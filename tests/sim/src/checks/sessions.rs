@@ -76,12 +76,13 @@ fn command<'a>(options: &Options, lives: &mut BTreeMap<SessionId, Life<'a>>, one
 
 /// The shortest and the longest true time in which a server's clock measures a timeout.
 fn bounds(options: &Options, timeout_ms: u64) -> (Duration, Duration) {
-    let error = u64::from(options.clock_error_permille);
+    let (fast, slow) =
+        (u64::from(options.clock_fast_permille), u64::from(options.clock_slow_permille));
     let micros = timeout_ms.saturating_mul(1000);
     let scaled = |permille: u64| {
         Duration::from_micros(micros.saturating_mul(1000).checked_div(permille).unwrap_or(micros))
     };
-    (scaled(1000 + error), scaled(1000_u64.saturating_sub(error)))
+    (scaled(1000 + fast), scaled(1000_u64.saturating_sub(slow)))
 }
 
 impl Life<'_> {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use zoolet_replica::ServerId;
 
+use super::exchange::Exchanges;
 use super::strike::{begin_at, connect_once, find};
 use super::voters::Voters;
-use super::{DAMAGED, Event, Fault, Kind, Planned, Wait};
+use super::{DAMAGED, Event, Fault, Kind, Planned, SNAPSHOT_MISSING, Wait};
 use crate::SimTime;
 use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
@@ -37,6 +38,7 @@ pub(super) enum Act {
     Jump(ServerId, i64),
     GoOnClient(u8),
     StartClient(u8),
+    OwnDisk(ServerId),
 }
 
 /// Carries out a plan.
@@ -65,6 +67,7 @@ pub(crate) struct Nemesis {
     voters: Voters,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
+    exchanges: Exchanges,
     /// Those that end in the midst of their work, and for how long.
     ending: BTreeMap<ServerId, Duration>,
 }
@@ -85,6 +88,7 @@ impl Nemesis {
             strikes: Vec::new(),
             voters: Voters::default(),
             damaged: Vec::new(),
+            exchanges: Exchanges::default(),
             ending: BTreeMap::new(),
         };
         for planned in plan {
@@ -158,15 +162,7 @@ impl Nemesis {
     fn act(&mut self, act: Act, world: &mut World) {
         trace::of("nemesis");
         match act {
-            Act::Begin(planned) if !self.is_borne(&planned.fault, world) => {
-                trace::line(format_args!("too few have their disks for {planned}"));
-            }
-            Act::Begin(planned) => {
-                trace::line(format_args!("{planned}"));
-                *self.counts.entry(planned.fault.kind()).or_default() += 1;
-                self.begin(&planned, world);
-                self.begun.push(planned);
-            }
+            Act::Begin(planned) => self.begin_if_borne(planned, world),
             Act::Wait(planned, wait) => self.waiting.push((planned, wait)),
             Act::FastCpu(server) => {
                 trace::line(format_args!("server {server} has all its processor time"));
@@ -224,6 +220,20 @@ impl Nemesis {
                 }
             }
             Act::StartClient(client) => self.clients_to_start.push(client),
+            Act::OwnDisk(server) => self.exchanges.end(server, world),
+        }
+    }
+
+    fn begin_if_borne(&mut self, planned: Planned, world: &mut World) {
+        if !self.is_borne(&planned.fault, world) {
+            trace::line(format_args!("too few have their disks for {planned}"));
+        } else if !self.exchanges.may_begin(&planned.fault, world) {
+            trace::line(format_args!("there is no directory for {planned}"));
+        } else {
+            trace::line(format_args!("{planned}"));
+            *self.counts.entry(planned.fault.kind()).or_default() += 1;
+            self.begin(&planned, world);
+            self.begun.push(planned);
         }
     }
 
@@ -289,7 +299,7 @@ impl Nemesis {
 
     /// Whether the ensemble goes on behind a fault that may cost a disk.
     fn is_borne(&self, fault: &Fault, world: &World) -> bool {
-        let costs_disk = matches!(fault.kind(), Kind::BitRot | Kind::DiskLoss);
+        let costs_disk = matches!(fault.kind(), Kind::BitRot | Kind::LostFile | Kind::DiskLoss);
         let server = fault.whom().filter(|_| costs_disk).and_then(|whom| find(whom, world));
         server.is_none_or(|server| self.voters.can_lose(server, world.servers.len()))
     }
@@ -309,7 +319,7 @@ impl Nemesis {
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
         let now = world.now();
         let kind = fault.kind();
-        if matches!(kind, Kind::Full | Kind::DiskError | Kind::BitRot | Kind::EndAt) {
+        if may_complain(kind) {
             let until = if kind == Kind::EndAt { now + END_WITHIN } else { end };
             self.strikes.push(Strike { kind, server: id, from: now, until });
         }
@@ -323,11 +333,20 @@ impl Nemesis {
         if let Some(act) = begin_at(server, fault, end) {
             self.at(end, act);
         }
-        if kind == Kind::BitRot {
+        if let Fault::WrongDisk { of, .. } = fault {
+            self.exchanges.begin(id, *of, world);
+            self.at(end, Act::OwnDisk(id));
+        } else if matches!(kind, Kind::BitRot | Kind::LostFile) {
             self.damaged.push(id);
         } else if kind == Kind::DiskLoss {
-            self.voters.lose(id);
+            self.lose_disk(id);
         }
+    }
+
+    /// A server has an empty disk.
+    fn lose_disk(&mut self, server: ServerId) {
+        self.voters.lose(server);
+        self.exchanges.forget(server);
     }
 
     /// Ends the servers that have come to the point at which they end.
@@ -380,6 +399,10 @@ impl Nemesis {
                     server.kill();
                     ended.push((server.id, Some(why)));
                 }
+                Standing::Runs(_) if self.exchanges.has_begun(server.id) => {
+                    server.kill();
+                    ended.push((server.id, Some("it runs in another one's directory".to_owned())));
+                }
                 Standing::Starts | Standing::Runs(_) => {}
             }
         }
@@ -388,10 +411,11 @@ impl Nemesis {
             if let Some(why) = why {
                 trace::of("nemesis");
                 trace::line(format_args!("server {id} has failed: {why}"));
-                let is_damaged = self.damaged.contains(&id) && why.contains(DAMAGED);
+                let is_said = [DAMAGED, SNAPSHOT_MISSING].iter().any(|text| why.contains(text));
+                let is_damaged = self.damaged.contains(&id) && is_said;
                 if is_damaged && let Some(server) = world.servers.get_mut(&id) {
                     server.wipe();
-                    self.voters.lose(id);
+                    self.lose_disk(id);
                     self.damaged.retain(|damaged| *damaged != id);
                 }
                 self.failures.push((now, id, why));
@@ -410,4 +434,18 @@ impl Nemesis {
         }
         self.waiting.clear();
     }
+}
+
+/// Whether servers that it strikes may complain.
+const fn may_complain(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Full
+            | Kind::DiskError
+            | Kind::BitRot
+            | Kind::EndAt
+            | Kind::ReadError
+            | Kind::LostFile
+            | Kind::WrongDisk
+    )
 }

@@ -9,8 +9,10 @@ use super::{Fault, Files, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, MachineId};
-use crate::run::{CLOCK_PERMILLE, SKEW_PERMILLE};
+use crate::run::{CLOCK_PERMILLE, SLOW_SKEW_PERMILLE};
 use crate::world::{Point, TRUE_RATE, client_machine};
+
+const DAY_MS: u64 = 86_400_000;
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
 type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
@@ -64,7 +66,15 @@ fn draw_kinds(chance: &mut Chance, frame: Frame) -> Vec<Kind> {
     if frame.servers == 1 {
         // There are no others.
         kinds.retain(|kind| {
-            !matches!(kind, Kind::Cut | Kind::CutLeader | Kind::DiskLoss | Kind::BitRot)
+            !matches!(
+                kind,
+                Kind::Cut
+                    | Kind::CutLeader
+                    | Kind::DiskLoss
+                    | Kind::BitRot
+                    | Kind::LostFile
+                    | Kind::WrongDisk
+            )
         });
     }
     let mut drawn = Vec::new();
@@ -131,11 +141,14 @@ impl Drawer {
     pub(super) fn span(&mut self, kind: Kind) -> Duration {
         let (min, max) = match kind {
             Kind::Kill | Kind::EndAt | Kind::Power | Kind::Restart | Kind::KillClient => (0, 6000),
-            Kind::Reset | Kind::DiskError => (0, 0),
+            Kind::Reset | Kind::DiskError | Kind::ReadError => (0, 0),
             Kind::Stall => (50, 3000),
             Kind::Stop | Kind::StopClient => (50, 15_000),
-            Kind::BitRot | Kind::DiskLoss | Kind::Level => (10, 3000),
+            Kind::BitRot | Kind::LostFile | Kind::DiskLoss | Kind::Level => (10, 3000),
+            Kind::WrongDisk => (10, 6000),
             Kind::ClockJump | Kind::ClockRate | Kind::ClockSkew => (1000, 30_000),
+            // Seldom for longer than a server serves without its ensemble.
+            Kind::Cut | Kind::CutLeader if self.chance.permille(200) => (50, 25_000),
             Kind::Cut
             | Kind::CutLeader
             | Kind::CutClient
@@ -189,23 +202,15 @@ impl Drawer {
                 let server = self.server();
                 Fault::DiskError { server, change: self.chance.between(1, 60), fault }
             }
-            Kind::BitRot => {
-                self.disks_left = self.disks_left.checked_sub(1)?;
-                let server = Whom::Server(self.server());
-                let all = [Files::Any, Files::Log, Files::NewestSnapshot];
-                let files = self.chance.one_of(&all).copied().unwrap_or(Files::Any);
-                Fault::BitRot { server, files, place: self.chance.number() }
-            }
-            Kind::DiskLoss => {
-                self.disks_left = self.disks_left.checked_sub(1)?;
-                Fault::DiskLoss { server: self.server() }
-            }
+            Kind::BitRot => self.bit_rot()?,
+            Kind::LostFile => self.lost_file()?,
+            Kind::DiskLoss => Fault::DiskLoss { server: self.disk_to_lose()? },
             Kind::ClockRate => {
                 let off = self.chance.between(0, CLOCK_PERMILLE.into());
                 self.clock_rate(off, true)
             }
             Kind::ClockSkew => {
-                let off = self.chance.between(CLOCK_PERMILLE.into(), SKEW_PERMILLE.into());
+                let off = self.chance.between(CLOCK_PERMILLE.into(), SLOW_SKEW_PERMILLE.into());
                 self.clock_rate(off, false)
             }
             Kind::ClockJump => self.clock_jump(),
@@ -216,13 +221,46 @@ impl Drawer {
                 server: self.server(),
                 level: u32::try_from(self.chance.between(0, 3)).unwrap_or(0),
             },
+            Kind::ReadError => {
+                Fault::ReadError { server: self.whom(), read: self.chance.between(1, 40) }
+            }
+            Kind::WrongDisk => self.wrong_disk()?,
         })
+    }
+
+    /// A server whose disk may be lost.
+    fn disk_to_lose(&mut self) -> Option<ServerId> {
+        self.disks_left = self.disks_left.checked_sub(1)?;
+        Some(self.server())
+    }
+
+    fn bit_rot(&mut self) -> Option<Fault> {
+        let server = Whom::Server(self.disk_to_lose()?);
+        let all = [Files::Any, Files::Log, Files::NewestSnapshot];
+        let files = self.chance.one_of(&all).copied().unwrap_or(Files::Any);
+        Some(Fault::BitRot { server, files, place: self.chance.number() })
+    }
+
+    fn lost_file(&mut self) -> Option<Fault> {
+        let server = Whom::Server(self.disk_to_lose()?);
+        let is_cut = self.chance.permille(500);
+        Some(Fault::LostFile { server, cut_at: is_cut.then(|| self.chance.number()) })
+    }
+
+    /// The directory of any other server.
+    fn wrong_disk(&mut self) -> Option<Fault> {
+        let server = self.server();
+        let others = self.servers().into_iter().filter(|other| *other != server);
+        let of = self.chance.one_of(&others.collect::<Vec<_>>()).copied()?;
+        Some(Fault::WrongDisk { server, of })
     }
 
     /// A clock that is off by this number of thousandths.
     fn clock_rate(&mut self, off_permille: u64, is_tolerated: bool) -> Fault {
-        let off = TRUE_RATE / 1000 * off_permille;
         let is_fast = self.chance.permille(500);
+        // Half as fast at least, and twice as fast at most.
+        let times = if is_fast && !is_tolerated { 2 } else { 1 };
+        let off = TRUE_RATE / 1000 * off_permille * times;
         let rate = if is_fast { TRUE_RATE + off } else { TRUE_RATE - off };
         Fault::ClockRate { server: self.server(), rate, is_tolerated }
     }
@@ -248,10 +286,12 @@ impl Drawer {
     }
 
     fn clock_jump(&mut self) -> Fault {
-        let most: u64 = match self.chance.between(0, 2) {
+        let most: u64 = match self.chance.between(0, 3) {
             0 => 5000,
             1 => 3_600_000,
-            _ => 400 * 86_400_000,
+            2 => 400 * DAY_MS,
+            // Before 1970, and behind the end of 32 bits of seconds.
+            _ => 100 * 365 * DAY_MS,
         };
         let by = i64::try_from(self.chance.between(1, most)).unwrap_or(0);
         let by_ms = if self.chance.permille(500) { by } else { -by };

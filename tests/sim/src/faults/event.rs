@@ -66,7 +66,9 @@ impl Fault {
             | Self::SlowDisk { server, .. }
             | Self::SlowCpu { server, .. }
             | Self::Stall { server }
-            | Self::BitRot { server, .. } => Some(server),
+            | Self::BitRot { server, .. }
+            | Self::ReadError { server, .. }
+            | Self::LostFile { server, .. } => Some(server),
             _ => None,
         }
     }

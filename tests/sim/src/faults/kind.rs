@@ -84,6 +84,12 @@ fault_kinds! {
     CutClient = "cut-client",
     /// Servers change their feature level.
     Level = "level",
+    /// Disks refuse to be read.
+    ReadError = "read-error",
+    /// Snapshots are cut or missing.
+    LostFile = "lost-file",
+    /// Servers are started with the directory of another one.
+    WrongDisk = "wrong-disk",
 }
 
 impl Fault {
@@ -114,6 +120,9 @@ impl Fault {
             Self::KillClient { .. } => Kind::KillClient,
             Self::CutClient { .. } => Kind::CutClient,
             Self::Level { .. } => Kind::Level,
+            Self::ReadError { .. } => Kind::ReadError,
+            Self::LostFile { .. } => Kind::LostFile,
+            Self::WrongDisk { .. } => Kind::WrongDisk,
         }
     }
 }

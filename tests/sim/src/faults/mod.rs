@@ -6,6 +6,7 @@
 mod act;
 mod draw;
 mod event;
+mod exchange;
 mod kind;
 mod rot;
 mod strike;
@@ -28,6 +29,10 @@ use crate::world::Point;
 
 /// What a server says that has read something damaged on its disk.
 pub(crate) const DAMAGED: &str = "damaged";
+/// What a server says whose log goes on behind a snapshot that is not there.
+pub(crate) const SNAPSHOT_MISSING: &str = "no snapshot reaches so far";
+/// What a server says that is started with the directory of another one.
+pub(crate) const OF_ANOTHER: &str = "belongs to server";
 
 /// A fault, and when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,6 +223,28 @@ pub enum Fault {
         /// Zero for that of the release.
         level: u32,
     },
+    /// A read of the disk fails, the so-manyth from now on.
+    ReadError {
+        /// Whose.
+        server: Whom,
+        /// Which read.
+        read: u64,
+    },
+    /// A server loses its power, and when it is back its newest snapshot is cut or missing.
+    LostFile {
+        /// Whose.
+        server: Whom,
+        /// Where it is cut, by a number that is taken to its length; it is missing without.
+        cut_at: Option<u64>,
+    },
+    /// A server is started with a copy of the directory of another one, and with its own one behind the
+    /// span.
+    WrongDisk {
+        /// Whom.
+        server: ServerId,
+        /// Whose directory it is.
+        of: ServerId,
+    },
 }
 
 /// Files of a server.
@@ -252,7 +279,8 @@ impl Fault {
             | Self::DiskLoss { server }
             | Self::ClockRate { server, .. }
             | Self::ClockJump { server, .. }
-            | Self::Level { server, .. } => Some(Whom::Server(*server)),
+            | Self::Level { server, .. }
+            | Self::WrongDisk { server, .. } => Some(Whom::Server(*server)),
             _ => self.clone().whom_mut().copied(),
         }
     }

@@ -4,7 +4,7 @@ use zoolet_replica::ServerId;
 use zoolet_storage::Survival;
 
 use super::act::Act;
-use super::rot::rot;
+use super::rot::{lose_snapshot, rot};
 use super::{Fault, Whom};
 use crate::SimTime;
 use crate::network::MachineId;
@@ -51,6 +51,7 @@ pub(super) fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Opti
             return Some(Act::Disk(id));
         }
         Fault::DiskError { change, fault, .. } => server.disk().fail_change(*change, *fault),
+        Fault::ReadError { read, .. } => server.disk().fail_read(*read),
         Fault::SlowCpu { every, .. } => {
             server.machine.set_turn_every(*every);
             return Some(Act::FastCpu(id));
@@ -58,6 +59,11 @@ pub(super) fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Opti
         Fault::BitRot { files, place, .. } => {
             server.cut_power(Survival::Nothing);
             server.damage(|image| rot(image, *files, *place));
+            return Some(Act::Start(id));
+        }
+        Fault::LostFile { cut_at, .. } => {
+            server.cut_power(Survival::Nothing);
+            server.damage(|image| lose_snapshot(image, *cut_at));
             return Some(Act::Start(id));
         }
         Fault::DiskLoss { .. } => {

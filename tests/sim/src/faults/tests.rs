@@ -101,6 +101,40 @@ fn a_server_that_ends_at_a_change_behind_its_start_ends_in_its_recovery() {
     }));
 }
 
+fn serves(world: &World) -> bool {
+    matches!(world.standing(ONE), crate::Standing::Runs(role) if role != Role::Looking)
+}
+
+#[test]
+fn a_server_does_not_run_in_another_ones_directory_and_goes_on_in_its_own() {
+    let fault = Fault::WrongDisk { server: ONE, of: ServerId(2) };
+    let (mut world, mut nemesis) =
+        world(vec![Planned { at: SimTime::from_ms(3000), ..planned(fault) }]);
+    let (world, nemesis) = (&mut world, &mut nemesis);
+    assert!(go_until(world, nemesis, |_, nemesis| !nemesis.failures.is_empty()));
+    assert!(go_until(world, nemesis, |world, _| serves(world)));
+    for (_, server, why) in &nemesis.failures {
+        assert!(*server == ONE && why.contains(OF_ANOTHER), "{server}: {why}");
+    }
+    let lost = Fault::WrongDisk { server: ONE, of: ServerId(4) };
+    assert!(!exchange::Exchanges::default().may_begin(&lost, world), "there is no such directory");
+}
+
+#[test]
+fn a_server_that_cannot_read_its_directory_ends_and_is_started_again() {
+    let waiting = planned(Fault::ReadError { server: Whom::There, read: 2 });
+    let waiting = waiting.behind(Event::Starts, Duration::ZERO);
+    let kill = Fault::Kill { server: Whom::Server(ONE), turns: 0 };
+    let at = SimTime::from_ms(3000);
+    let plan = vec![Planned { at, ..waiting }, Planned { at, ..planned(kill) }];
+    let (mut world, mut nemesis) = world(plan);
+    let (world, nemesis) = (&mut world, &mut nemesis);
+    assert!(go_until(world, nemesis, |_, nemesis| !nemesis.failures.is_empty()));
+    assert!(go_until(world, nemesis, |world, _| serves(world)));
+    let [(_, ONE, why)] = &*nemesis.failures else { panic!("{:?}", nemesis.failures) };
+    assert!(why.contains("injected fault"), "{why}");
+}
+
 #[test]
 fn a_machine_with_little_processor_time_loses_no_time() {
     let (mut world, mut nemesis) =

@@ -26,9 +26,9 @@ impl Drawer {
             }
             let Some(fault) = self.fault_there(event, kind) else { continue };
             let after_ms = self.chance.between(0, (self.frame.until - self.frame.from).as_secs());
-            // A server that ends in the midst of its work counts what comes behind the event.
-            let behind_ms =
-                if kind == Kind::EndAt { 0 } else { self.chance.between(0, BEHIND_MS_MAX) };
+            // What is counted is what comes behind the event.
+            let counts = matches!(kind, Kind::EndAt | Kind::ReadError);
+            let behind_ms = if counts { 0 } else { self.chance.between(0, BEHIND_MS_MAX) };
             let span = match (event, kind) {
                 // For longer than the leader waits.
                 (Event::TakenIn, Kind::Stop) => Duration::from_secs(25),
@@ -51,10 +51,19 @@ impl Drawer {
                 &[Kind::EndAt, Kind::Kill, Kind::Stop, Kind::CutLeader, Kind::Stall, Kind::Restart]
             }
             Event::Installs => &[Kind::EndAt, Kind::EndAt, Kind::Kill, Kind::Stop, Kind::SlowCpu],
-            Event::Starts => &[Kind::EndAt, Kind::EndAt, Kind::Kill, Kind::Stop, Kind::SlowDisk],
+            Event::Starts => {
+                &[Kind::EndAt, Kind::EndAt, Kind::Kill, Kind::Stop, Kind::SlowDisk, Kind::ReadError]
+            }
             // The server that the event names does not run: what strikes it does so at its next
             // start.
-            Event::Ends => &[Kind::Kill, Kind::EndAt, Kind::Stop, Kind::CutLeader, Kind::BitRot],
+            Event::Ends => &[
+                Kind::Kill,
+                Kind::EndAt,
+                Kind::Stop,
+                Kind::CutLeader,
+                Kind::BitRot,
+                Kind::LostFile,
+            ],
             Event::TakenIn => &[Kind::Stop, Kind::Stop, Kind::EndAt, Kind::Kill],
         };
         self.chance.one_of(kinds).copied().unwrap_or(Kind::Kill)
@@ -62,7 +71,8 @@ impl Drawer {
 
     /// A fault at the server of the event, or at the leader that goes on behind it.
     fn fault_there(&mut self, event: Event, kind: Kind) -> Option<Fault> {
-        let at_leader = event == Event::Ends && kind != Kind::BitRot && self.chance.permille(500);
+        let is_of_disk = matches!(kind, Kind::BitRot | Kind::LostFile);
+        let at_leader = event == Event::Ends && !is_of_disk && self.chance.permille(500);
         let server = if at_leader { Whom::Leader } else { Whom::There };
         Some(match self.fault(kind)? {
             Fault::Kill { turns, .. } => Fault::Kill { server, turns },
@@ -77,6 +87,8 @@ impl Drawer {
             Fault::BitRot { place, .. } => {
                 Fault::BitRot { server, files: Files::NewestSnapshot, place }
             }
+            Fault::ReadError { read, .. } => Fault::ReadError { server, read },
+            Fault::LostFile { cut_at, .. } => Fault::LostFile { server, cut_at },
             other @ (Fault::CutLeader { .. }
             | Fault::PowerCut { .. }
             | Fault::Cut { .. }
@@ -91,7 +103,8 @@ impl Drawer {
             | Fault::StopClient { .. }
             | Fault::KillClient { .. }
             | Fault::CutClient { .. }
-            | Fault::Level { .. }) => other,
+            | Fault::Level { .. }
+            | Fault::WrongDisk { .. }) => other,
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod chance;
 mod contender;
+mod crowd;
 mod curator;
 mod data;
 mod driver;
@@ -85,7 +86,7 @@ impl Load {
         }
         let options = self.session_options(&machine, &mut chance);
         let pace = Pace { think: self.think, disturb_one_in: self.disturb_one_in };
-        let mut worker = Worker::start(options, pace, chance, stop.clone());
+        let mut worker = Worker::start(options.clone(), pace, chance, stop.clone());
         match role {
             Role::Random => workloads::random(&mut worker, &self.paths, &self.mix).await,
             Role::Register => workloads::register(&mut worker).await,
@@ -97,6 +98,7 @@ impl Load {
                 curator::contend_raw(&machine, &mut worker, &self.locks, &stop).await;
             }
             Role::Operator => operator::delete_places(&mut worker).await,
+            Role::Crowd => crowd::come_and_go(&mut worker, &options).await,
             Role::Reconfig => {
                 if let Some(plan) = &self.reconfig {
                     reconfig::reconfigure(&mut worker, plan).await;

@@ -5,7 +5,7 @@ use super::locks::Recipe;
 use super::structures::Structure;
 
 /// Each role but that of changing the ensemble, which a run either has or not.
-const NAMED: [(&str, Role); 29] = [
+const NAMED: [(&str, Role); 30] = [
     ("random", Role::Random),
     ("register", Role::Register),
     ("bank", Role::Bank),
@@ -14,6 +14,7 @@ const NAMED: [(&str, Role); 29] = [
     ("mirror", Role::Mirror),
     ("curator", Role::Curator),
     ("operator", Role::Operator),
+    ("crowd", Role::Crowd),
     ("mutex", Role::Recipe(Recipe::Mutex)),
     ("read-write", Role::Recipe(Recipe::ReadWrite)),
     ("semaphore", Role::Recipe(Recipe::Semaphore(2))),

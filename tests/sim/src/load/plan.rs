@@ -34,6 +34,8 @@ pub enum Role {
     Curator,
     /// Deletes of znodes of locks by hand.
     Operator,
+    /// Many sessions that come and go at once.
+    Crowd,
     /// Changes of the ensemble.
     Reconfig,
 }
@@ -125,6 +127,14 @@ impl Load {
         self
     }
 
+    /// The same load, and in one of eight seeds one more client, which has many sessions at a time.
+    pub fn with_crowd(mut self, seed: u64) -> Self {
+        if Chance::new(seed, 0xC03D).one_in(8) {
+            self.roles.push(Role::Crowd);
+        }
+        self
+    }
+
     /// The same load with these roles in turn, of this number of clients.
     pub fn with_roles(mut self, roles: &[Role], clients: u8) -> Self {
         self.roles = roles.iter().copied().cycle().take(usize::from(clients)).collect();
@@ -212,6 +222,19 @@ mod tests {
         };
         let with = (0..800).filter(has_one).count();
         assert!((60..140).contains(&with), "{with}");
+    }
+
+    #[test]
+    fn a_crowd_comes_in_an_eighth_of_all_seeds_and_in_others_than_an_operator() {
+        let has = |seed: u64, role: Role| {
+            let load = Load::draw(seed).with_operator(seed).with_crowd(seed);
+            load.roles.contains(&role)
+        };
+        let count = |roles: &[Role]| {
+            (0..800).filter(|seed| roles.iter().all(|role| has(*seed, *role))).count()
+        };
+        let (with, with_both) = (count(&[Role::Crowd]), count(&[Role::Crowd, Role::Operator]));
+        assert!((60..140).contains(&with) && (2..30).contains(&with_both), "{with}, {with_both}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use zoolet_jute::{ErrorCode, EventType, ReconfigRequest, Request, SessionId};
 
 use super::{Facts, votes};
-use crate::faults::{Fault, Kind, Whom};
+use crate::faults::{Fault, Kind, OF_ANOTHER, SNAPSHOT_MISSING, Whom};
 use crate::history::{LockStep, What};
 
 type Situation = (&'static str, fn(&Facts<'_>) -> bool);
@@ -141,6 +141,17 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     ("a disk refuses a change, and its server ends", |facts| {
         facts.faults(Kind::DiskError).next().is_some() && !facts.outcome.failures.is_empty()
+    }),
+    ("a read of a disk fails, and its server ends", |facts| {
+        let mut failures = facts.outcome.failures.iter();
+        facts.faults(Kind::ReadError).next().is_some()
+            && failures.any(|(.., why)| why.contains("cannot read") && why.contains("injected"))
+    }),
+    ("a snapshot is lost, and its server gets a new directory", |facts| {
+        facts.outcome.failures.iter().any(|(.., why)| why.contains(SNAPSHOT_MISSING))
+    }),
+    ("a server does not start in another one's directory", |facts| {
+        facts.outcome.failures.iter().any(|(.., why)| why.contains(OF_ANOTHER))
     }),
     ("a disk is full, and its server ends", |facts| {
         facts.outcome.failures.iter().any(|(.., why)| why.contains("space") || why.contains("full"))

@@ -125,7 +125,7 @@ pub(super) fn check(
 /// it has a connection; of one that has none, or is dead, the session ends. That takes two session
 /// timeouts by a slow clock, under one leader that works.
 fn outlives(run: &Run<'_>, place: &Place, over: SimTime, timeout: Duration) -> Option<SimTime> {
-    let slowest = 1000_u32.saturating_sub(run.options.clock_error_permille).max(1);
+    let slowest = 1000_u32.saturating_sub(run.options.clock_slow_permille).max(1);
     let bound = timeout * 2 * 1000 / slowest + run.options.expires_within;
     let all = &run.model.transactions;
     let from = all.partition_point(|one| one.first_at < over);

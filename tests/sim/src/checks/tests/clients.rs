@@ -1,5 +1,7 @@
 //! What clients see: P2, P5, P11, P12, reads, linearizability, convergence.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use zoolet_jute::{
     Acl, AuthPacket, ClientInfo, CreateRequest, ErrorCode, Id, NullablePathRequest, Reply, Request,
@@ -7,7 +9,8 @@ use zoolet_jute::{
 };
 
 use super::{
-    Client, Story, accepted, create, delete, get_data, lie, look, refused, set_data, without,
+    Client, Options, Story, accepted, all, create, delete, get_data, lie, look, refused, set_data,
+    without,
 };
 use crate::history::{ClientNumber, Restore, What};
 use crate::model::access::identities;
@@ -50,6 +53,28 @@ fn identities_that_were_not_proved_or_are_not_shown_are_found() {
     refused(&shown(&[address]), "reads");
     refused(&shown(&[address, ann, ("digest", "bob")]), "reads");
     refused(&shown(&[address, address, ann]), "reads");
+    // Where addresses are known, it is the one of the client.
+    let known = |_: ClientNumber| IpAddr::from([10, 0, 0, 101]);
+    let options = Options { address_of: Some(known), ..Options::default() };
+    assert!(all(&shown(&[address, ann]), &options).violations.is_empty());
+    assert!(!all(&shown(&[("ip", "10.0.0.102"), ann]), &options).violations.is_empty());
+}
+
+#[test]
+fn a_read_that_is_refused_to_an_address_that_may_is_found() {
+    let (mut story, client) = story();
+    let acl = Some(vec![Acl { perms: perms::ALL, id: Id::new("ip", "10.0.0.96/28") }]);
+    let body = CreateRequest { path: "/net".to_owned(), data: None, acl, flags: 0 };
+    let (_, created) = story.write(client, Request::Create(body));
+    let (call, _) = story.call(client, get_data("/net"));
+    story.returned(call, created.zxid, Err(ErrorCode::NoAuth));
+    let history = story.end();
+    let found = |address: fn(ClientNumber) -> IpAddr| {
+        let options = Options { address_of: Some(address), ..Options::default() };
+        all(&history, &options).violations.len()
+    };
+    assert_eq!(found(|_| IpAddr::from([10, 0, 0, 112])), 0);
+    assert_eq!(found(|_| IpAddr::from([10, 0, 0, 101])), 1);
 }
 
 #[test]

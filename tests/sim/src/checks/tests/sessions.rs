@@ -30,7 +30,7 @@ fn a_session_that_expires_before_its_timeout_is_found() {
     let early = story.end();
     refused(&early, "P10 sessions");
     // With such a wrong clock the server may have measured it, and an operator may do it.
-    let error = Options { clock_error_permille: 200, ..Options::default() };
+    let error = Options { clock_fast_permille: 200, ..Options::default() };
     assert!(all(&early, &error).violations.is_empty());
     let by_hand = Options { ended_by_hand: [client.session].into(), ..Options::default() };
     assert!(all(&early, &by_hand).violations.is_empty());

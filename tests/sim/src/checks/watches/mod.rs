@@ -20,7 +20,7 @@ use crate::SimTime;
 use crate::history::Connection;
 use crate::model::access::identities;
 use crate::model::watches::{Fired, Modes, WatchList, WatchTable, set_watches, watch_lists};
-use crate::model::{Replay, Transaction, Who};
+use crate::model::{Replay, Transaction};
 use timeline::{Item, Step, items};
 use watcher::Watcher;
 
@@ -93,10 +93,10 @@ impl<'a> Sweep<'a> {
     }
 
     fn watcher(&mut self, connection: Connection) -> &mut Watcher<'a> {
-        let skips_acl = self.run.options.skips_acl;
-        self.watchers.entry(connection).or_insert_with(|| Watcher {
-            who: Who { skips_acl, ..Who::default() },
-            ..Watcher::default()
+        let run = self.run;
+        self.watchers.entry(connection).or_insert_with(|| {
+            let granted = run.links.get(&connection).and_then(|link| link.granted);
+            Watcher { who: run.options.stranger(granted), ..Watcher::default() }
         })
     }
 

@@ -82,6 +82,8 @@ kinds! {
     GetAllChildrenNumber,
     /// A list of identities.
     WhoAmI,
+    /// A step towards a quota, or away from it.
+    Quota,
     /// Something that no program should ask for.
     Wrong,
 }

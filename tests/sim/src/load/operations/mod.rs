@@ -3,6 +3,7 @@
 mod kinds;
 mod multi;
 mod parts;
+mod quota;
 mod wrong;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -119,6 +120,7 @@ impl Operations {
                 Request::GetAllChildrenNumber(PathRequest { path: self.path() })
             }
             OperationKind::WhoAmI => Request::WhoAmI,
+            OperationKind::Quota => self.quota(),
             OperationKind::Wrong => self.wrong(),
         }
     }

@@ -12,7 +12,7 @@ const IDENTITIES: [(&str, &str); 2] = [
 ];
 
 /// The last number of [`acl`].
-pub(super) const ANY_ACL: u64 = 7;
+pub(super) const ANY_ACL: u64 = 11;
 
 /// An ACL. The first half of them allows everything.
 pub(super) fn acl(number: u64) -> Vec<Acl> {
@@ -30,6 +30,12 @@ pub(super) fn acl(number: u64) -> Vec<Acl> {
         ],
         // Everything to the identities of the caller: refused if it has none.
         7 => vec![one(perms::ALL, Id::new("auth", ""))],
+        // To the first clients of a simulated network, and to one of them.
+        8 => vec![one(perms::READ, world()), one(perms::ALL, Id::new("ip", "10.0.0.96/28"))],
+        9 => vec![one(perms::ALL, Id::new("ip", "10.0.0.103"))],
+        // Refused as long as a server may not know the scheme.
+        10 => vec![one(perms::READ, world()), one(perms::ALL, Id::new("x509", "CN=client"))],
+        11 => vec![one(perms::READ, world()), one(perms::ALL, Id::new("sasl", "client@realm"))],
         _ => Acl::open(),
     }
 }
