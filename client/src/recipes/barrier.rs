@@ -1,5 +1,6 @@
 //! Waiting for a sign, and waiting for each other.
 
+use std::future::pending;
 use std::time::Duration;
 
 use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
@@ -61,7 +62,11 @@ impl Barrier {
     /// before this call counts, even if it was set through another server.
     pub async fn wait(&self) -> Result<(), Error> {
         retry_transient(&self.client, || self.client.sync(&self.path)).await?;
-        wait_deleted(&self.client, &self.path).await
+        wait_deleted(&self.client, &self.path).await?;
+        if planted!("open-barrier-holds-on") {
+            pending::<()>().await;
+        }
+        Ok(())
     }
 
     /// The same, for `limit` at most; returns whether that was enough.

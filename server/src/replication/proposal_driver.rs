@@ -20,8 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
+use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Origin, ProposalNumber};
+use zoolet_replica::{Batch, Boot, Command, FeatureLevel, Input, Origin, ProposalNumber};
 use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
@@ -35,6 +36,7 @@ use super::proposer::Proposer;
 use super::read_index::ReadIndex;
 use crate::consensus::Leadership;
 use crate::fatal::Fatal;
+use crate::host::Proposals as _;
 use crate::peer::{Lane, Links, RpcKind};
 
 /// Batches that are proposed and not yet applied here.
@@ -249,12 +251,10 @@ impl ProposalDriver {
     /// Gives everything up, what is still queued included: of a session whose command is lost, no
     /// later one may be proposed, or it would overtake the lost one.
     fn lose(&self, stream: &mut ProposalStream, why: &str) {
-        let mut sessions = BTreeSet::new();
-        for batch in stream.in_flight.drain(..) {
-            if let Ok(batch) = Batch::decode(batch.bytes) {
-                sessions.extend(batch.commands.iter().map(|command| command.session));
-            }
-        }
+        let batches = stream.in_flight.drain(..).filter_map(|it| Batch::decode(it.bytes).ok());
+        let lost: Vec<Command> = batches.flat_map(|batch| batch.commands).collect();
+        let mut sessions: BTreeSet<SessionId> =
+            lost.iter().map(|command| command.session).collect();
         let through = {
             let mut queue = self.proposer.lock_queue();
             sessions.extend(queue.take_all().map(|waiting| waiting.command.session));
@@ -264,6 +264,11 @@ impl ProposalDriver {
         tracing::warn!(through = through.0, why, "proposals are lost");
         self.machine.input(Input::Lost { through });
         self.proposer.lock_queue().void_orphans(sessions);
+        if planted!("lost-commands-are-proposed-again") {
+            for command in lost {
+                self.proposer.propose(command);
+            }
+        }
         stream.stream += u64::from(!planted!("lost-proposals-keep-their-stream"));
         stream.is_established = false;
         stream.start_over(Instant::now());

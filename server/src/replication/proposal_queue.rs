@@ -110,13 +110,17 @@ impl Queue {
             }
             count += 1;
         }
-        let taken = self.commands.drain(..count);
-        taken
-            .map(|waiting| {
-                self.bytes -= waiting.memory_bytes();
-                waiting.command
-            })
-            .collect()
+        let taken = self.commands.drain(..count).map(|waiting| {
+            self.bytes -= waiting.memory_bytes();
+            waiting.command
+        });
+        let mut batch: Vec<Command> = taken.collect();
+        if planted!("commands-change-places")
+            && let [_, one, next, _, ..] = batch.as_mut_slice()
+        {
+            std::mem::swap(one, next);
+        }
+        batch
     }
 }
 
