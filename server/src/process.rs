@@ -41,8 +41,8 @@ const fn here() -> Option<fn() -> Duration> {
     None
 }
 
-/// Carries out work that blocks, though nobody may wait for it any more. An error if it panics, or if the
-/// runtime ends before.
+/// Carries out work that blocks, also if its caller does not wait for it any more. An error if it
+/// panics, or if the runtime ends before.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {

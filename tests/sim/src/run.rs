@@ -165,7 +165,7 @@ fn load(options: &Options, servers: u8, disks: u8) -> Load {
     }
     let mut chance = Chance::of(seed, "reconfig");
     if servers < 3 || !chance.permille(250) {
-        return load.with_recipes(seed).with_operator(seed).with_crowd(seed);
+        return load.with_recipes(seed).with_operator(seed).with_storm(seed);
     }
     let line = |id: ServerId| (id, format!("server.{id}={}", member(id)));
     let plan = ReconfigPlan {
@@ -174,7 +174,7 @@ fn load(options: &Options, servers: u8, disks: u8) -> Load {
         voters_min: usize::from((servers / 2 + 1).max(2 * disks + 1).min(servers)),
         pause: Duration::from_millis(chance.between(2000, 15_000)),
     };
-    load.with_reconfig(plan).with_recipes(seed).with_operator(seed).with_crowd(seed)
+    load.with_reconfig(plan).with_recipes(seed).with_operator(seed).with_storm(seed)
 }
 
 /// How many machines there are, and when there are faults.

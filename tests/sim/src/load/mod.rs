@@ -6,7 +6,6 @@
 
 mod chance;
 mod contender;
-mod crowd;
 mod curator;
 mod data;
 mod driver;
@@ -27,6 +26,7 @@ mod resource;
 mod selector;
 pub mod session;
 mod stop;
+mod storm;
 pub mod structures;
 #[cfg(test)]
 mod tests;
@@ -98,7 +98,7 @@ impl Load {
                 curator::contend_raw(&machine, &mut worker, &self.locks, &stop).await;
             }
             Role::Operator => operator::delete_places(&mut worker).await,
-            Role::Crowd => crowd::come_and_go(&mut worker, &options).await,
+            Role::Storm => storm::come_and_go(&mut worker, &options).await,
             Role::Reconfig => {
                 if let Some(plan) = &self.reconfig {
                     reconfig::reconfigure(&mut worker, plan).await;

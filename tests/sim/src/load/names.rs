@@ -14,7 +14,7 @@ const NAMED: [(&str, Role); 30] = [
     ("mirror", Role::Mirror),
     ("curator", Role::Curator),
     ("operator", Role::Operator),
-    ("crowd", Role::Crowd),
+    ("storm", Role::Storm),
     ("mutex", Role::Recipe(Recipe::Mutex)),
     ("read-write", Role::Recipe(Recipe::ReadWrite)),
     ("semaphore", Role::Recipe(Recipe::Semaphore(2))),

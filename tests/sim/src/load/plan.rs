@@ -35,7 +35,7 @@ pub enum Role {
     /// Deletes of znodes of locks by hand.
     Operator,
     /// Many sessions that come and go at once.
-    Crowd,
+    Storm,
     /// Changes of the ensemble.
     Reconfig,
 }
@@ -128,9 +128,9 @@ impl Load {
     }
 
     /// The same load, and in one of eight seeds one more client, which has many sessions at a time.
-    pub fn with_crowd(mut self, seed: u64) -> Self {
+    pub fn with_storm(mut self, seed: u64) -> Self {
         if Chance::new(seed, 0xC03D).one_in(8) {
-            self.roles.push(Role::Crowd);
+            self.roles.push(Role::Storm);
         }
         self
     }
@@ -225,15 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_comes_in_an_eighth_of_all_seeds_and_in_others_than_an_operator() {
+    fn a_storm_comes_in_an_eighth_of_all_seeds_and_in_others_than_an_operator() {
         let has = |seed: u64, role: Role| {
-            let load = Load::draw(seed).with_operator(seed).with_crowd(seed);
+            let load = Load::draw(seed).with_operator(seed).with_storm(seed);
             load.roles.contains(&role)
         };
         let count = |roles: &[Role]| {
             (0..800).filter(|seed| roles.iter().all(|role| has(*seed, *role))).count()
         };
-        let (with, with_both) = (count(&[Role::Crowd]), count(&[Role::Crowd, Role::Operator]));
+        let (with, with_both) = (count(&[Role::Storm]), count(&[Role::Storm, Role::Operator]));
         assert!((60..140).contains(&with) && (2..30).contains(&with_both), "{with}, {with_both}");
     }
 
