@@ -63,7 +63,10 @@ impl RpcKind {
     }
 }
 
-/// Answers to the end of a snapshot in the place of a vote: what was received is damaged, or the
-/// receiver has no room for it now.
+/// The answer to the end of a snapshot, in the place of a vote: what was received is damaged. To its begin
+/// and its pieces, an empty answer means that they are taken.
 pub(crate) const SNAPSHOT_DAMAGED: &[u8] = &[];
+/// The answer to any part of a snapshot that the receiver cannot keep now. A leader of an earlier release
+/// knows it at the end alone: before that it sends the next piece, which belongs to no snapshot, and the
+/// connection ends.
 pub(crate) const SNAPSHOT_LATER: &[u8] = &[1];

@@ -151,7 +151,7 @@ impl ReplicationContext {
             signals: Arc::clone(&self.signals),
             receiving: tokio::sync::Mutex::default(),
             installing: Arc::default(),
-            unwritten: Arc::default(),
+            refusals: Arc::default(),
         });
         let port_options = PeerPortOptions {
             ours: peer_identity(options, &self.identity),

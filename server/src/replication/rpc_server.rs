@@ -1,5 +1,6 @@
 //! What a server answers to its peers' calls.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,31 +57,38 @@ pub(super) struct RpcServer {
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
     /// Held while one is read and installed: each takes the room of a whole state.
     pub installing: Arc<tokio::sync::Mutex<()>>,
-    pub unwritten: Arc<UnwrittenSnapshots>,
+    pub refusals: Arc<SnapshotRefusals>,
 }
 
-/// The pause before a server says again that it cannot write what it receives.
-const UNWRITTEN_PAUSE: Duration = Duration::from_secs(10);
+/// The pause before a server logs again that it cannot keep what it receives.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// Snapshots that could not be kept, because the disk is full, mostly. A leader sends them again and again.
+/// Snapshots that cannot be kept, because the disk is full, mostly. A leader sends them again and again.
 #[derive(Debug, Default)]
-pub(super) struct UnwrittenSnapshots {
-    said: Mutex<Option<Instant>>,
+pub(super) struct SnapshotRefusals {
+    logged_at: Mutex<Option<Instant>>,
 }
 
-impl UnwrittenSnapshots {
+impl SnapshotRefusals {
     /// Returns the answer to a snapshot of this peer that cannot be kept. It is logged now and then.
-    fn refuse(&self, peer: u64, error: &(dyn std::error::Error + 'static)) -> Bytes {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|at| at.elapsed() >= UNWRITTEN_PAUSE) {
-            *said = Some(Instant::now());
+    fn refuse(&self, peer: u64, error: &impl fmt::Display) -> Bytes {
+        if self.is_due(Instant::now()) {
             tracing::warn!(
                 peer,
-                error,
-                "a received snapshot cannot be used now: the leader sends it again"
+                %error,
+                "a received snapshot cannot be kept: the leader sends it again"
             );
         }
         Bytes::from_static(SNAPSHOT_LATER)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let mut logged_at = self.logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = logged_at.is_none_or(|at| now - at >= REFUSAL_PAUSE);
+        if is_due {
+            *logged_at = Some(now);
+        }
+        is_due
     }
 }
 
@@ -300,7 +308,7 @@ impl RpcServer {
         let store = self.snapshots.store().clone();
         match blocking("received snapshot", move || store.create(name, &meta)).await {
             Ok(writer) => *receiving = Some(Receiving { from, vote, name, writer }),
-            Err(error) => return Ok(Answer::Now(self.unwritten.refuse(from, &error))),
+            Err(error) => return Ok(Answer::Now(self.refusals.refuse(from, &error))),
         }
         Ok(Answer::Now(Bytes::new()))
     }
@@ -313,7 +321,7 @@ impl RpcServer {
         let write = move || taken.writer.write(&chunk).map(|()| taken);
         match blocking("received snapshot", write).await {
             Ok(taken) => *slot = Some(taken),
-            Err(error) => return Ok(Answer::Now(self.unwritten.refuse(from, &error))),
+            Err(error) => return Ok(Answer::Now(self.refusals.refuse(from, &error))),
         }
         Ok(Answer::Now(Bytes::new()))
     }
@@ -334,7 +342,7 @@ impl RpcServer {
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             committed: Arc::clone(&self.committed),
-            unwritten: Arc::clone(&self.unwritten),
+            refusals: Arc::clone(&self.refusals),
         };
         Ok(Answer::Later(Box::pin(async move {
             Some(installing.install(received, digest).await.unwrap_or_else(|error| {
@@ -352,13 +360,13 @@ struct Installing {
     machine: Arc<dyn Machine>,
     snapshots: Snapshots,
     committed: Arc<Committed>,
-    unwritten: Arc<UnwrittenSnapshots>,
+    refusals: Arc<SnapshotRefusals>,
 }
 
 impl Installing {
     /// Returns the answer to its sender.
     async fn install(self, received: Receiving, digest: u64) -> io::Result<Bytes> {
-        let Self { alone, handle, machine, snapshots, committed, unwritten } = self;
+        let Self { alone, handle, machine, snapshots, committed, refusals } = self;
         let Receiving { from, vote, name, writer } = received;
         let receiving = process::blocking(move || {
             // It goes on if the connection of its sender ends.
@@ -367,7 +375,7 @@ impl Installing {
         let (received, alone) = receiving.await?;
         let (reader, staged) = match received {
             Ok(received) => received,
-            Err(ReceiveError::Own(error)) => return Ok(unwritten.refuse(from, &error)),
+            Err(ReceiveError::Own(error)) => return Ok(refusals.refuse(from, &error)),
             Err(error @ ReceiveError::Content(_)) => {
                 tracing::warn!(
                     %error,
@@ -393,5 +401,17 @@ fn check_snapshot(committed: &Committed, from: (u64, Term), last: LogPosition) -
     match committed.contradicts(from, [last]) {
         Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_cannot_be_kept_is_logged_every_ten_seconds() {
+        let (refusals, begin) = (SnapshotRefusals::default(), Instant::now());
+        let due = (0..25).filter(|second| refusals.is_due(begin + Duration::from_secs(*second)));
+        assert_eq!(due.collect::<Vec<_>>(), [0, 10, 20]);
     }
 }

@@ -89,6 +89,12 @@ impl MemoryDisk {
         faults.failing_read = Some(faults.reads + number);
     }
 
+    /// Takes back what is to fail and has not.
+    pub fn fail_no_more(&self) {
+        let faults = &mut self.lock_shared().faults;
+        (faults.failing_change, faults.failing_read) = (None, None);
+    }
+
     /// How many changing calls there were.
     pub fn changes(&self) -> u64 {
         self.lock_shared().faults.changes
@@ -196,7 +202,10 @@ impl Faults {
     pub(super) fn before_read(&mut self) -> io::Result<()> {
         self.check_power()?;
         self.reads += 1;
-        if self.failing_read == Some(self.reads) { Err(injected()) } else { Ok(()) }
+        if self.failing_read == Some(self.reads) {
+            return Err(io::Error::other("injected fault of a read"));
+        }
+        Ok(())
     }
 
     /// A changing call has succeeded.
