@@ -259,8 +259,7 @@ pub fn run(options: &Options) -> Outcome {
     let until = options.heal_at_ms.map_or(until, |ms| until.min(SimTime::from_ms(ms)));
     let mut world = World::new(seed, configs(servers, draw_config(seed)));
     let plan = plan(options);
-    let is_of_disk = |kind| matches!(kind, Kind::DiskLoss | Kind::BitRot);
-    let disks = plan.iter().filter(|planned| is_of_disk(planned.fault.kind())).count();
+    let disks = plan.iter().filter(|planned| planned.fault.kind().may_cost_disk()).count();
     let disks = u8::try_from(disks).unwrap_or(u8::MAX / 4);
     let mut nemesis = Nemesis::new(plan);
     trace::of("run");

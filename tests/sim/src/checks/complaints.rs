@@ -11,6 +11,9 @@ use crate::history::{Strike, Trouble, What};
 /// How long a server takes to say what a fault has done to it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
+/// What a simulated disk says that refuses to be read.
+const OF_READ: &str = "injected fault of a read";
+
 /// Looks at each complaint, error, panic and end.
 pub(super) fn check(run: &Run<'_>, counts: &mut Counts) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -61,9 +64,11 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
         && match strike.kind {
             Kind::Full => is_full(&trouble.text) && trouble.at <= strike.until + REPORTED_WITHIN,
             // It strikes at a later change.
-            Kind::DiskError => says("injected fault") || says("no storage space"),
+            Kind::DiskError => {
+                (says("injected fault") && !says(OF_READ)) || says("no storage space")
+            }
             // It strikes at a later read.
-            Kind::ReadError => says("injected fault"),
+            Kind::ReadError => says(OF_READ),
             // It is found when what is damaged is read.
             Kind::BitRot => says(DAMAGED),
             Kind::LostFile => says(DAMAGED) || says(SNAPSHOT_MISSING),

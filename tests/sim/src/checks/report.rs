@@ -76,7 +76,8 @@ pub struct Options {
     pub skips_acl: bool,
     /// The superuser's digest.
     pub super_digest: Option<String>,
-    /// The address of each client's machine, which is one of its identities; without this it is not known.
+    /// The address of each client's machine, which is one of its identities; without this it is not
+    /// known.
     pub address_of: Option<fn(ClientNumber) -> IpAddr>,
     /// The longest command, in bytes on the wire; a server refuses longer ones by itself.
     pub command_bytes_max: usize,

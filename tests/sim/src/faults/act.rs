@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
+use zoolet_storage::Survival;
 
 use super::exchange::Exchanges;
+use super::rot::named;
 use super::strike::{begin_at, connect_once, find};
 use super::voters::Voters;
-use super::{DAMAGED, Event, Fault, Kind, Planned, SNAPSHOT_MISSING, Wait};
+use super::{DAMAGED, Event, Fault, Files, Kind, Planned, SNAPSHOT_MISSING, Wait};
 use crate::SimTime;
 use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
@@ -227,8 +229,8 @@ impl Nemesis {
     fn begin_if_borne(&mut self, planned: Planned, world: &mut World) {
         if !self.is_borne(&planned.fault, world) {
             trace::line(format_args!("too few have their disks for {planned}"));
-        } else if !self.exchanges.may_begin(&planned.fault, world) {
-            trace::line(format_args!("there is no directory for {planned}"));
+        } else if !self.finds_files(&planned.fault, world) {
+            trace::line(format_args!("there are no such files for {planned}"));
         } else {
             trace::line(format_args!("{planned}"));
             *self.counts.entry(planned.fault.kind()).or_default() += 1;
@@ -299,9 +301,28 @@ impl Nemesis {
 
     /// Whether the ensemble goes on behind a fault that may cost a disk.
     fn is_borne(&self, fault: &Fault, world: &World) -> bool {
-        let costs_disk = matches!(fault.kind(), Kind::BitRot | Kind::LostFile | Kind::DiskLoss);
+        let costs_disk = fault.kind().may_cost_disk();
         let server = fault.whom().filter(|_| costs_disk).and_then(|whom| find(whom, world));
         server.is_none_or(|server| self.voters.can_lose(server, world.servers.len()))
+    }
+
+    /// Whether a fault of files finds the server's own ones.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others need none")]
+    fn finds_files(&self, fault: &Fault, world: &World) -> bool {
+        let files = match fault {
+            Fault::WrongDisk { server, of } => {
+                return self.exchanges.may_begin(*server, *of, world);
+            }
+            Fault::BitRot { files, .. } => *files,
+            Fault::LostFile { .. } => Files::NewestSnapshot,
+            _ => return true,
+        };
+        let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return true };
+        let has_files = |server: &Server| {
+            let image = server.disk().image().after_power_cut(Survival::Nothing);
+            !named(&image, files).is_empty()
+        };
+        !self.exchanges.has_begun(id) && world.servers.get(&id).is_some_and(has_files)
     }
 
     /// Faults of servers: of their programs, their disks and their clocks.
@@ -309,7 +330,7 @@ impl Nemesis {
         if let Fault::PowerCut { servers, survival, turns } = fault {
             for id in servers {
                 if let Some(server) = world.servers.get_mut(id) {
-                    server.machine.step_some(*turns);
+                    server.step_some(*turns);
                     server.cut_power(*survival);
                 }
                 self.at(end, Act::Start(*id));
@@ -433,6 +454,9 @@ impl Nemesis {
             }
         }
         self.waiting.clear();
+        for server in world.servers.values() {
+            server.disk().fail_no_more();
+        }
     }
 }
 

@@ -222,7 +222,7 @@ impl Drawer {
                 level: u32::try_from(self.chance.between(0, 3)).unwrap_or(0),
             },
             Kind::ReadError => {
-                Fault::ReadError { server: self.whom(), read: self.chance.between(1, 40) }
+                Fault::ReadError { server: self.whom(), read: self.chance.between(1, 12) }
             }
             Kind::WrongDisk => self.wrong_disk()?,
         })

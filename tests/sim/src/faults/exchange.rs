@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use zoolet_replica::ServerId;
 use zoolet_storage::Image;
 
-use super::Fault;
 use crate::world::{Server, World};
 
 /// The servers that have the directories of others, and their own ones. None of them may start.
@@ -15,12 +14,11 @@ pub(super) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Whether a fault finds what it needs: another server whose directory is its own, and is in use.
-    pub(super) fn may_begin(&self, fault: &Fault, world: &World) -> bool {
-        let Fault::WrongDisk { server, of } = fault else { return true };
+    /// Whether both servers have their own directories, and the other one's is in use.
+    pub(super) fn may_begin(&self, server: ServerId, of: ServerId, world: &World) -> bool {
         // An empty one would be the loss of a disk, and a copy that has come round an old one of its own.
-        let is_in_use = |id| world.servers.get(id).is_some_and(Server::has_directory);
-        !self.has_begun(*server) && !self.has_begun(*of) && is_in_use(of)
+        let is_in_use = world.servers.get(&of).is_some_and(Server::has_directory);
+        !self.has_begun(server) && !self.has_begun(of) && is_in_use
     }
 
     /// Starts a server with a copy of the directory of another one.

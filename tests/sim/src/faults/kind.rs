@@ -92,6 +92,13 @@ fault_kinds! {
     WrongDisk = "wrong-disk",
 }
 
+impl Kind {
+    /// Whether it may cost a server its disk.
+    pub(crate) const fn may_cost_disk(self) -> bool {
+        matches!(self, Self::BitRot | Self::LostFile | Self::DiskLoss)
+    }
+}
+
 impl Fault {
     /// Its kind.
     pub const fn kind(&self) -> Kind {

@@ -160,7 +160,7 @@ pub enum Fault {
         /// Whose.
         server: ServerId,
     },
-    /// The disk refuses a change, the so-manyth from now on.
+    /// The disk refuses a change, one of those from now on.
     DiskError {
         /// Whose.
         server: ServerId,
@@ -223,7 +223,7 @@ pub enum Fault {
         /// Zero for that of the release.
         level: u32,
     },
-    /// A read of the disk fails, the so-manyth from now on.
+    /// A read of the disk fails, one of those from now on.
     ReadError {
         /// Whose.
         server: Whom,

@@ -33,7 +33,7 @@ pub(super) fn lose_snapshot(image: &mut Image, cut_at: Option<u64>) {
 }
 
 /// The files of a kind that are not empty, with their lengths.
-fn named(image: &Image, files: Files) -> Vec<(PathBuf, u64)> {
+pub(super) fn named(image: &Image, files: Files) -> Vec<(PathBuf, u64)> {
     let ends_with = |path: &Path, end: &str| path.extension().is_some_and(|found| found == end);
     let mut all: Vec<_> = image.files().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
     match files {

@@ -30,7 +30,7 @@ pub(super) fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Opti
     match fault {
         Fault::Kill { turns, .. } => {
             server.machine.go_on();
-            server.machine.step_some(*turns);
+            server.step_some(*turns);
             server.kill();
             return Some(Act::Start(id));
         }

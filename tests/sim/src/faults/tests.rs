@@ -116,8 +116,46 @@ fn a_server_does_not_run_in_another_ones_directory_and_goes_on_in_its_own() {
     for (_, server, why) in &nemesis.failures {
         assert!(*server == ONE && why.contains(OF_ANOTHER), "{server}: {why}");
     }
-    let lost = Fault::WrongDisk { server: ONE, of: ServerId(4) };
-    assert!(!exchange::Exchanges::default().may_begin(&lost, world), "there is no such directory");
+    let exchanges = exchange::Exchanges::default();
+    assert!(!exchanges.may_begin(ONE, ServerId(4), world), "there is no such directory");
+}
+
+#[test]
+fn a_disk_that_is_lost_within_an_exchange_does_not_come_back() {
+    let _ = tracing::subscriber::set_global_default(trace::Logs);
+    let at = |ms, fault| Planned {
+        at: SimTime::from_ms(ms),
+        span: Duration::from_secs(2),
+        ..planned(fault)
+    };
+    let wrong = at(3000, Fault::WrongDisk { server: ONE, of: ServerId(2) });
+    let lost = at(3500, Fault::DiskLoss { server: ONE });
+    let (mut world, mut nemesis) = world(vec![wrong, lost]);
+    let (world, nemesis) = (&mut world, &mut nemesis);
+    let identity = |world: &World| {
+        world.servers[&ONE].disk().image().contents(std::path::Path::new("data/identity")).unwrap()
+    };
+    assert!(go_until(world, nemesis, |world, _| serves(world)));
+    let before = identity(world);
+    assert!(go_until(world, nemesis, |_, nemesis| nemesis.begun.len() == 2));
+    assert!(go_until(world, nemesis, |world, _| serves(world)));
+    assert_ne!(identity(world), before);
+}
+
+#[test]
+fn a_stalled_disk_holds_a_start_up() {
+    let at = |ms, fault, span_ms| Planned {
+        at: SimTime::from_ms(ms),
+        span: Duration::from_millis(span_ms),
+        ..planned(fault)
+    };
+    let kill = at(3000, Fault::Kill { server: Whom::Server(ONE), turns: 0 }, 100);
+    let stall = at(3050, Fault::Stall { server: Whom::Server(ONE) }, 2000);
+    let (mut world, mut nemesis) = world(vec![kill, stall]);
+    let (world, nemesis) = (&mut world, &mut nemesis);
+    assert!(go_until(world, nemesis, |world, _| world.now() >= SimTime::from_ms(5000)));
+    assert_eq!(world.standing(ONE), crate::Standing::Starts);
+    assert!(go_until(world, nemesis, |world, _| serves(world)));
 }
 
 #[test]

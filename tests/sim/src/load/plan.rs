@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_comes_in_an_eighth_of_all_seeds_and_in_others_than_an_operator() {
+    fn a_storm_comes_in_an_eighth_of_all_seeds_and_with_an_operator_in_some() {
         let has = |seed: u64, role: Role| {
             let load = Load::draw(seed).with_operator(seed).with_storm(seed);
             load.roles.contains(&role)

@@ -15,7 +15,8 @@ const ACL_BYTES_MAX: usize = 1 << 20;
 pub struct Who {
     /// Identities that it has for certain.
     pub ids: Vec<Id>,
-    /// Whether it has no others. Of a client its certificate is not recorded, and its address is known in some runs.
+    /// Whether it has no others. Of a client its certificate is not recorded, and its address is known
+    /// in some runs.
     pub has_no_other: bool,
     /// `skipACL`.
     pub skips_acl: bool,

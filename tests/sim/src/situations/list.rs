@@ -87,8 +87,8 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a server ends just behind an install", |facts| facts.fault_behind(INSTALLED, ENDS, SECOND)),
     ("an election just behind an install", |facts| facts.follows(INSTALLED, LED, SECOND)),
     ("two servers install snapshots", |facts| facts.servers_that_logged(INSTALLED) >= 2),
-    ("a received snapshot cannot be used", |facts| {
-        facts.logged("a received snapshot cannot be used")
+    ("a received snapshot cannot be kept", |facts| {
+        facts.logged("a received snapshot cannot be kept")
     }),
     ("a snapshot cannot be written", |facts| facts.logged("cannot write a snapshot")),
     ("a session is resumed just behind an install", |facts| {
@@ -224,6 +224,11 @@ pub(super) const SITUATIONS: &[Situation] = &[
     ("a session is resumed within a second of an election", |facts| {
         facts.resumes().iter().any(|(resumed, ..)| {
             facts.elections().iter().any(|(at, _)| resumed.at >= *at && resumed.at - *at <= SECOND)
+        })
+    }),
+    ("a quota refuses a write", |facts| {
+        facts.any_record(|what| {
+            matches!(what, What::Returned { result: Err(ErrorCode::QuotaExceeded), .. })
         })
     }),
     ("a write of a moved session is refused", |facts| {

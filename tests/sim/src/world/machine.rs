@@ -116,11 +116,17 @@ impl Machine {
         }
     }
 
-    /// Gives the machine some true time. What is to be done in it is done.
-    pub(crate) fn step(&mut self, span: Duration) {
+    /// How long some true time is by its clocks.
+    pub(crate) fn by_its_clocks(&self, span: Duration) -> Duration {
         let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let local = u128::from(span_ns) * u128::from(self.rate) / u128::from(TRUE_RATE);
-        self.local_ns = self.local_ns.saturating_add(u64::try_from(local).unwrap_or(u64::MAX));
+        Duration::from_nanos(u64::try_from(local).unwrap_or(u64::MAX))
+    }
+
+    /// Gives the machine some true time. What is to be done in it is done.
+    pub(crate) fn step(&mut self, span: Duration) {
+        let local_ns = u64::try_from(self.by_its_clocks(span).as_nanos()).unwrap_or(u64::MAX);
+        self.local_ns = self.local_ns.saturating_add(local_ns);
         self.steps += 1;
         let local_ns = self.local_ns;
         let Some(life) = &mut self.life else { return };

@@ -306,9 +306,14 @@ impl Server {
         let is_slow = self.conditions.sync_us != DiskConditions::GOOD.sync_us;
         let most_us = if is_slow { self.conditions.sync_us.1 } else { 0 };
         if let Some(pace) = &mut self.pace {
-            pace.set(most_us, self.stalled_until - now);
+            pace.set(most_us, self.machine.by_its_clocks(self.stalled_until - now));
         }
         WorkPace::step(&mut self.pace, || self.machine.step(span));
+    }
+
+    /// Gives it some turns of its tasks, behind which it ends.
+    pub(crate) fn step_some(&mut self, turns: u64) {
+        WorkPace::step(&mut self.pace, || self.machine.step_some(turns));
     }
 }
 

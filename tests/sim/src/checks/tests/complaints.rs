@@ -17,6 +17,10 @@ const REFUSED: &str =
     "ERROR cannot write a snapshot error=cannot sync data/snapshots: injected fault";
 const OFF: &str = "ERROR cannot write the log: the disk is switched off";
 const ROTTEN: &str = "it has ended by itself: data/wal/1.wal is damaged at byte 512";
+const UNREADABLE: &str =
+    "it has ended by itself: cannot read data/wal/1.wal: injected fault of a read";
+const LOST: &str = "it has ended by itself: the log in data begins behind entry 20, and no snapshot reaches so far";
+const OF_ANOTHER: &str = "it has ended by itself: data belongs to server 2, but this is server 1";
 
 fn trouble(at_ms: u64, server: u8, text: &str) -> Trouble {
     let server = (server > 0).then_some(ServerId(server));
@@ -52,6 +56,10 @@ fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
         (Kind::DiskError, REFUSED),
         (Kind::BitRot, ROTTEN),
         (Kind::EndAt, OFF),
+        (Kind::ReadError, UNREADABLE),
+        (Kind::LostFile, ROTTEN),
+        (Kind::LostFile, LOST),
+        (Kind::WrongDisk, OF_ANOTHER),
     ];
     for (kind, text) in kinds {
         let counts = accepted(&history(&[trouble(2500, 1, text)], &[strike(kind, 1)]));
@@ -61,7 +69,9 @@ fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
         let other = trouble(2500, 1, "ERROR the state of other servers differs from this one's");
         refused(&history(&[other], &[strike(kind, 1)]), "trouble");
     }
-    refused(&history(&[trouble(4001, 1, FULL)], &[strike(Kind::Full, 1)]), "trouble");
+    for (kind, text) in [(Kind::Full, FULL), (Kind::WrongDisk, OF_ANOTHER)] {
+        refused(&history(&[trouble(4001, 1, text)], &[strike(kind, 1)]), "trouble");
+    }
 }
 
 #[test]
@@ -71,11 +81,16 @@ fn a_full_disk_does_not_excuse_a_flood() {
 }
 
 #[test]
-fn a_change_that_is_refused_is_the_reason_of_one_complaint() {
-    let strikes = [strike(Kind::DiskError, 1)];
-    let twice = [trouble(2500, 1, REFUSED), trouble(2600, 1, REFUSED)];
-    refused(&history(&twice, &strikes), "trouble");
-    accepted(&history(&twice, &[strikes, strikes].concat()));
+fn a_change_or_a_read_that_is_refused_is_the_reason_of_one_complaint() {
+    for (kind, text) in [(Kind::DiskError, REFUSED), (Kind::ReadError, UNREADABLE)] {
+        let strikes = [strike(kind, 1)];
+        let twice = [trouble(2500, 1, text), trouble(2600, 1, text)];
+        refused(&history(&twice, &strikes), "trouble");
+        accepted(&history(&twice, &[strikes, strikes].concat()));
+        // Neither excuses the other.
+        let of_both = [strike(Kind::DiskError, 1), strike(Kind::ReadError, 1)];
+        refused(&history(&twice, &of_both), "trouble");
+    }
 }
 
 /// Seed 51087906: the full disk's complaint was taken for that of the change that is refused later.

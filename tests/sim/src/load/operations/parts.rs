@@ -12,9 +12,9 @@ const IDENTITIES: [(&str, &str); 2] = [
 ];
 
 /// The last number of [`acl`].
-pub(super) const ANY_ACL: u64 = 11;
+pub(super) const ANY_ACL: u64 = 15;
 
-/// An ACL. The first half of them allows everything.
+/// An ACL. Half of them allow everything.
 pub(super) fn acl(number: u64) -> Vec<Acl> {
     let one = |perms: i32, id: Id| Acl { perms, id };
     let world = || Id::new("world", "anyone");
