@@ -28,9 +28,14 @@ use zoolet_tests::{http, wait, zooletctl};
 /// The header of the superuser.
 const SUPER: &str = "Authorization: digest super:test\r\n";
 
-/// What a server says of what has happened.
+/// What a server says of what has happened. It serves before its history is open, and says so.
 fn ask(server: SocketAddr, query: &str) -> Value {
-    let answer = http::get(server, &format!("/commands/history?{query}")).unwrap();
+    let look = || {
+        let answer = http::get(server, &format!("/commands/history?{query}")).unwrap();
+        let is_open = answer.status != 503 || !answer.body.contains("is being opened");
+        is_open.then_some(answer)
+    };
+    let answer = wait::until(SOON, look).expect("the history is opened");
     assert_eq!(answer.status, 200, "{query}: {answer:?}");
     answer.json()
 }

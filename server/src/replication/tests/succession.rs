@@ -3,19 +3,30 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use zoolet_replica::Role;
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, Server};
 
-/// Ensembles in which timeouts elect no server.
+/// Ensembles in which timeouts elect no server. If the first election fails, as it did on a busy machine,
+/// they bring no second one: it is asked for here.
 pub(super) async fn with_long_leases() -> (Ensemble, usize) {
     let mut ensemble = Ensemble::new(3, 0).await;
     ensemble.timing.election_max = PATIENCE * 3;
     ensemble.timing.election_min = PATIENCE * 2;
     for at in 0..3 {
         ensemble.start(at).await;
+    }
+    let has_leader = |ensemble: &Ensemble| {
+        ensemble.running().any(|(_, server)| *server.raft.role().borrow() == Role::Leader)
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !has_leader(&ensemble) && Instant::now() < deadline {
+        sleep(Duration::from_secs(1)).await;
+        if !has_leader(&ensemble) {
+            ensemble.server(0).raft.handle.campaign().await;
+        }
     }
     let leader = ensemble.ready().await;
     (ensemble, leader)
