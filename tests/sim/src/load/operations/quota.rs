@@ -11,6 +11,10 @@ use super::{LOAD_ROOT, Operations};
 const LIMITS: &str = "zookeeper_limits";
 const USAGE: &str = "zookeeper_stats";
 
+/// How many paths have quotas: a server logs each limit that is exceeded, and more of them are a flood
+/// (seed 992000070).
+const PATHS: usize = 4;
+
 /// Limits, the first of which bind most. Hard ones refuse where the servers enforce them; soft ones
 /// never do. The last one is none.
 const TEXTS: [&str; 6] = [
@@ -25,7 +29,8 @@ const TEXTS: [&str; 6] = [
 impl Operations {
     /// One of the steps in which a quota is set, read, changed and removed.
     pub(super) fn quota(&mut self) -> Request {
-        let path = if self.chance.one_in(2) { LOAD_ROOT.to_owned() } else { self.path() };
+        let few = self.paths.get(..PATHS).unwrap_or(&self.paths);
+        let path = self.chance.pick(few).map_or(LOAD_ROOT, String::as_str);
         let base = format!("/zookeeper/quota{path}");
         let leaf = format!("{base}/{}", if self.chance.one_in(2) { LIMITS } else { USAGE });
         match self.chance.between(0..=9) {
@@ -58,5 +63,29 @@ impl Operations {
     fn quota_part(&mut self, path: String) -> CreateRequest {
         let data = Some(self.quota_text());
         CreateRequest { path, data, acl: Some(Acl::open()), flags: CreateMode::Persistent as i32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::history::ClientNumber;
+    use crate::load::chance::Chance;
+    use crate::load::operations::{Mix, draw_paths};
+
+    #[test]
+    fn few_paths_have_quotas() {
+        let mut chance = Chance::new(7, 0);
+        let paths = draw_paths(40, &mut chance);
+        let mut operations = Operations::new(ClientNumber(1), paths, Mix::even(), chance);
+        let mut bases = BTreeSet::new();
+        for _ in 0..500 {
+            if let Request::Create(body) = operations.quota() {
+                bases.insert(body.path);
+            }
+        }
+        assert_eq!(bases.len(), PATHS, "{bases:?}");
     }
 }
