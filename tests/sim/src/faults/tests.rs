@@ -117,7 +117,7 @@ fn a_server_does_not_run_in_another_ones_directory_and_goes_on_in_its_own() {
         assert!(*server == ONE && why.contains(OF_ANOTHER), "{server}: {why}");
     }
     let exchanges = exchange::Exchanges::default();
-    assert!(!exchanges.may_begin(ONE, ServerId(4), world), "there is no such directory");
+    assert!(!exchanges.may_begin(ONE, ServerId(4), world), "server 4 has no directory");
 }
 
 #[test]
