@@ -14,6 +14,7 @@ use zoolet_jute::{
 
 use super::audit_event::{AuditEvent, AuditOperation, AuditedChange};
 use super::{Command, ConnectionId, Op, Output, Replica};
+use crate::proposals::CommandDraft;
 
 impl AuditedChange {
     fn of(operation: AuditOperation, path: &str) -> Self {
@@ -182,6 +183,25 @@ impl Replica {
             let identities = self.identities(connection);
             let result = Err(code);
             self.audit_outcome((connection, cxid), identities, change, &result, out);
+        }
+    }
+
+    /// Reports a client's write that is not proposed.
+    pub(crate) fn audit_refused_draft(
+        &self,
+        draft: &CommandDraft,
+        code: ErrorCode,
+        out: &mut Vec<Output>,
+    ) {
+        let &CommandDraft { session, cxid, ref identities, ref op, .. } = draft;
+        if self.options.audit
+            && let Op::Write(request) | Op::WriteX509(request) | Op::WriteSasl(request) = op
+            && let Some(change) = AuditedChange::of_request(request)
+        {
+            let (identities, changes) = (Arc::clone(identities), vec![change]);
+            let event =
+                AuditEvent { session, identities, cxid, zxid: None, changes, error: Some(code) };
+            out.push(Output::Audit(Box::new(event)));
         }
     }
 

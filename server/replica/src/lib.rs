@@ -114,6 +114,8 @@ pub struct Replica {
     /// The agreed feature level behind the last command, and how often it has fallen.
     level: FeatureLevel,
     level_falls: u64,
+    /// As leader, the level that it has proposed last.
+    level_asked: Option<FeatureLevel>,
     /// The batch that is being applied.
     applying: Option<Applying>,
     /// What of its current command watchers are not notified of.
@@ -161,6 +163,7 @@ impl Replica {
             config_proposed: false,
             level: state.level(),
             level_falls: 0,
+            level_asked: None,
             applying: None,
             storm: Storm::default(),
             jump: None,
@@ -266,8 +269,13 @@ impl Replica {
     /// A connection is gone; its session lives on. What it has asked for is still done.
     fn on_disconnect(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         let Some(gone) = self.forget(connection) else { return };
-        for draft in gone.into_held() {
-            self.propose(ProposalOwner::Connection(connection), draft, out);
+        for mut draft in gone.into_held() {
+            match draft.lower_to(self.level_max()) {
+                Ok(()) => {
+                    self.propose(ProposalOwner::Connection(connection), draft, out);
+                }
+                Err(code) => self.audit_refused_draft(&draft, code, out),
+            }
         }
     }
 

@@ -1,12 +1,13 @@
 //! Agreeing on a feature level (`docs/decisions/0012-feature-levels.md`): the leader asks all
 //! members what they can apply, and puts what all of them can into the log. What is above that is
-//! not logged.
+//! not logged behind it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
+use tokio::sync::{RwLock, RwLockReadGuard};
 use tokio::time::timeout;
 use zoolet_replica::{FeatureLevel, Input, Levels, Term};
 
@@ -32,12 +33,19 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 /// In another term another leader may have agreed on a lower one, whether or not this server has
 /// noticed that it did not lead for a while.
 #[derive(Clone, Debug)]
-pub(super) struct Ceiling(Arc<Mutex<Limit>>);
+pub(super) struct Ceiling {
+    limit: Arc<Mutex<Limit>>,
+    /// Held from the admission of a batch to its place in the log, so that none gets its place behind
+    /// an entry that lowers the level.
+    places: Arc<RwLock<()>>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     term: Term,
     level: FeatureLevel,
+    /// A lower level than the agreed one, which is in the log and not applied yet.
+    lowered: Option<FeatureLevel>,
 }
 
 /// Whether, and in which terms, a batch of some level may be logged.
@@ -53,7 +61,14 @@ pub(super) enum LevelAdmission {
 
 impl Ceiling {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Limit { term: Term::default(), level: FeatureLevel::FIRST })))
+        let (term, level) = (Term::default(), FeatureLevel::FIRST);
+        let limit = Arc::new(Mutex::new(Limit { term, level, lowered: None }));
+        Self { limit, places: Arc::default() }
+    }
+
+    /// To be held from [`Self::admits`] until the batch has its place in the log.
+    pub(super) async fn place(&self) -> RwLockReadGuard<'_, ()> {
+        self.places.read().await
     }
 
     pub(super) fn admits(&self, level: FeatureLevel) -> LevelAdmission {
@@ -67,12 +82,26 @@ impl Ceiling {
         }
     }
 
-    fn set(&self, term: Term, level: FeatureLevel) {
-        *self.lock() = Limit { term, level };
+    /// An entry that agrees on this level gets its place next: nothing above it may get one behind
+    /// it, whether or not it is ever committed.
+    pub(super) async fn lower(&self, term: Term, level: FeatureLevel) {
+        let _none_is_placed = self.places.write().await;
+        let mut limit = self.lock();
+        if term == limit.term && level < limit.level {
+            (limit.level, limit.lowered) = (level, Some(level));
+        }
+    }
+
+    /// In this term, this level is agreed on. Returns a lower one that is in the log behind that.
+    fn set(&self, term: Term, agreed: FeatureLevel) -> Option<FeatureLevel> {
+        let mut limit = self.lock();
+        let lowered = limit.lowered.filter(|lowered| limit.term == term && *lowered < agreed);
+        *limit = Limit { term, level: lowered.unwrap_or(agreed), lowered };
+        lowered
     }
 
     fn lock(&self) -> MutexGuard<'_, Limit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,15 +141,12 @@ impl LevelKeeper {
             led.is_current = true;
         }
         let agreed = self.machine.levels().agreed;
-        led.pending = led.pending.filter(|pending| *pending < agreed);
-        let own = self.machine.levels().offered;
-        self.ceiling.set(term, led.pending.unwrap_or(agreed).min(own));
+        let lowered = self.ceiling.set(term, agreed);
+        led.pending = lowered.or(led.pending.filter(|pending| *pending < agreed));
         let (lowest, all_answered) = self.ask().await;
         let target = if lowest < agreed || all_answered { lowest } else { agreed };
         let target = led.pending.map_or(target, |pending| pending.min(target));
         if target < agreed {
-            // Nothing above it may be logged behind it.
-            self.ceiling.set(term, target);
             led.pending = Some(target);
         }
         if target != agreed {
@@ -176,6 +202,10 @@ pub(super) fn encode_level(level: FeatureLevel) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -188,5 +218,34 @@ mod tests {
         assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
         assert_eq!(ceiling.admits(above), LevelAdmission::Term(Term(5)));
         assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), LevelAdmission::Refused);
+    }
+
+    #[tokio::test]
+    async fn what_was_admitted_has_its_place_in_front_of_a_lower_level() {
+        let (ceiling, high) = (Ceiling::new(), FeatureLevel(FeatureLevel::FIRST.0 + 1));
+        ceiling.set(Term(5), high);
+        let place = ceiling.place().await;
+        assert_eq!(ceiling.admits(high), LevelAdmission::Term(Term(5)));
+        let mut lowering = pin!(ceiling.lower(Term(5), FeatureLevel::FIRST));
+        assert!(lowering.as_mut().now_or_never().is_none(), "it may come behind it");
+        drop(place);
+        lowering.await;
+        assert_eq!(ceiling.admits(high), LevelAdmission::Refused);
+    }
+
+    #[tokio::test]
+    async fn a_lower_level_in_the_log_holds_until_it_is_agreed_on_or_the_term_ends() {
+        let (ceiling, high) = (Ceiling::new(), FeatureLevel(FeatureLevel::FIRST.0 + 1));
+        ceiling.set(Term(5), high);
+        ceiling.lower(Term(4), FeatureLevel::FIRST).await;
+        assert_eq!(ceiling.admits(high), LevelAdmission::Term(Term(5)), "of an earlier term");
+        ceiling.lower(Term(5), FeatureLevel::FIRST).await;
+        assert_eq!(ceiling.set(Term(5), high), Some(FeatureLevel::FIRST), "not applied yet");
+        assert_eq!(ceiling.admits(high), LevelAdmission::Refused);
+        assert_eq!(ceiling.set(Term(5), FeatureLevel::FIRST), None);
+        assert_eq!(ceiling.set(Term(5), high), None, "risen again");
+        ceiling.lower(Term(5), FeatureLevel::FIRST).await;
+        assert_eq!(ceiling.set(Term(6), high), None);
+        assert_eq!(ceiling.admits(high), LevelAdmission::Term(Term(6)));
     }
 }

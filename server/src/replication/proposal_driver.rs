@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, Boot, Command, FeatureLevel, Input, Origin, ProposalNumber};
+use zoolet_replica::{Batch, Boot, Command, FeatureLevel, Input, Op, Origin, ProposalNumber, Term};
 use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
@@ -55,6 +55,8 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(15);
 struct InFlightBatch {
     bytes: Bytes,
     level: FeatureLevel,
+    /// The level that its last command agrees on, and the term of the leader that has proposed it.
+    agrees_on: Option<(Term, FeatureLevel)>,
     last: ProposalNumber,
     since: Instant,
     is_sent: bool,
@@ -212,10 +214,19 @@ impl ProposalDriver {
             self.lose(stream, "the log has a later stream of this server");
         } else if replaced {
             self.lose(stream, "a snapshot has replaced the state");
+        } else if stream.in_flight.front().is_some_and(|batch| self.is_too_high(batch)) {
+            self.lose(stream, "they need a feature level that is not agreed on any more");
         } else if stream.in_flight.front().is_some_and(is_late) {
             self.lose(stream, "no leader has committed them in time");
         }
         None
+    }
+
+    /// Whether no leader logs it, because the level that it needs is not agreed on any more.
+    fn is_too_high(&self, batch: &InFlightBatch) -> bool {
+        let InFlightBatch { is_sent, level, .. } = *batch;
+        // The first level needs no look.
+        !is_sent && level > FeatureLevel::FIRST && level > self.machine.levels().agreed
     }
 
     /// Goes on as a start above the one that the fence knows of. The number is durable before it is
@@ -279,14 +290,25 @@ impl ProposalDriver {
         let limit = if stream.is_established { IN_FLIGHT_MAX } else { 1 };
         while stream.in_flight.len() < limit {
             let commands = self.proposer.take_batch(self.batches);
-            let Some(last) = commands.last().map(|command| command.number) else { return };
+            let Some(Command { number: last, op, .. }) = commands.last() else { return };
+            let last = *last;
+            let agrees_on =
+                if let Op::SetLevel { level, term } = *op { Some((term, level)) } else { None };
             let (server, boot) = (self.proposer.server, stream.boot);
             let origin = Origin { server, boot, stream: stream.stream };
             // The leader puts its time in.
             let batch = Batch { origin, now_ms: 0, commands };
             let (level, bytes) = (batch.level(), batch.encode_checked());
             let since = Instant::now();
-            stream.in_flight.push_back(InFlightBatch { bytes, level, last, since, is_sent: false });
+            let is_sent = false;
+            stream.in_flight.push_back(InFlightBatch {
+                bytes,
+                level,
+                agrees_on,
+                last,
+                since,
+                is_sent,
+            });
         }
     }
 
@@ -310,6 +332,9 @@ impl ProposalDriver {
                     // As when another leader refuses it: what is behind it waits as well.
                     LevelAdmission::Refused => return failed(),
                 };
+                if let Some((agreed_in, level)) = batch.agrees_on {
+                    self.ceiling.lower(agreed_in, level).await;
+                }
                 let outcome = Box::new(move |is_committed: bool| {
                     if !is_committed {
                         failed();

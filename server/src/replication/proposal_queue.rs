@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{BatchHead, Command, ProposalNumber};
+use zoolet_replica::{BatchHead, Command, Op, ProposalNumber};
 
 use super::options::BatchLimits;
 use super::reconfig::Asked;
@@ -100,7 +100,8 @@ impl Queue {
         }
     }
 
-    /// Takes what fits into one batch, beginning with the oldest.
+    /// Takes what fits into one batch, beginning with the oldest. One that agrees on a feature level
+    /// is the last of its batch: what is behind it is admitted by that level.
     pub(super) fn take_batch(&mut self, limits: BatchLimits) -> Vec<Command> {
         let (mut count, mut bytes) = (0, 0);
         for waiting in self.commands.iter().take(limits.commands_max) {
@@ -109,6 +110,9 @@ impl Queue {
                 break;
             }
             count += 1;
+            if matches!(waiting.command.op, Op::SetLevel { .. }) {
+                break;
+            }
         }
         let taken = self.commands.drain(..count).map(|waiting| {
             self.bytes -= waiting.memory_bytes();
@@ -127,10 +131,9 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use zoolet_replica::Boot;
 
     use zoolet_jute::Xid;
-    use zoolet_replica::{Op, Origin, Policy, ServerId};
+    use zoolet_replica::{Boot, FeatureLevel, Origin, Policy, ServerId, Term};
 
     use super::*;
 
@@ -199,6 +202,20 @@ mod tests {
         assert!(gap(&[(1, 3), (1, 1)], 1, 2), "its predecessor came behind it");
         assert!(!gap(&[(1, 3), (1, 1), (1, 3)], 1, 4), "and then itself again");
         assert!(!gap(&[(1, 5), (2, 9)], 2, 10), "an old stream is over");
+    }
+
+    #[test]
+    fn a_batch_ends_behind_a_command_that_agrees_on_a_level() {
+        let limits = BatchLimits { commands_max: 512, bytes_max: 1 << 20 };
+        let level = Op::SetLevel { level: FeatureLevel::FIRST, term: Term(1) };
+        let mut queue = Queue::default();
+        for (number, op) in [(1, Op::CloseSession), (2, level), (3, Op::CloseSession)] {
+            queue.push(sized(command(number, 1, op)));
+        }
+        let mut numbers = || -> Vec<u64> {
+            queue.take_batch(limits).iter().map(|command| command.number.0).collect()
+        };
+        assert_eq!((numbers(), numbers()), (vec![1, 2], vec![3]));
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl RpcServer {
             }
             RpcKind::Propose => {
                 self.signals.note_proposal(from);
+                let _place = self.ceiling.place().await;
                 match self.may_be_logged(from, &body.0)? {
                     LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
                     LevelAdmission::Term(term) => {

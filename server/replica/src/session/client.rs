@@ -307,8 +307,11 @@ impl Client {
     }
 
     /// Proposes held writes, up to the next sync, if one is at the front. `propose` returns the
-    /// number under which it has proposed.
-    pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> ProposalNumber) {
+    /// number under which it has proposed, or why it has not.
+    pub(crate) fn release(
+        &mut self,
+        mut propose: impl FnMut(CommandDraft) -> Result<ProposalNumber, ErrorCode>,
+    ) {
         if !self
             .pending_requests
             .front()
@@ -326,8 +329,11 @@ impl Client {
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
                 let cxid = pending.reply_to.xid;
-                let number = propose(CommandDraft { session, attachment, cxid, identities, op });
-                pending.wait = RequestState::Proposed { number, answer };
+                let draft = CommandDraft { session, attachment, cxid, identities, op };
+                pending.wait = match propose(draft) {
+                    Ok(number) => RequestState::Proposed { number, answer },
+                    Err(code) => RequestState::error(code),
+                };
                 self.barriers -= 1;
             }
         }

@@ -8,7 +8,7 @@ use zoolet_jute::{SessionId, Zxid};
 use super::liveness::BACKGROUND_MAX;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::state::{ReapLimits, ReapPlace};
-use crate::{FeatureLevel, Op, Output, Replica, Role, Term};
+use crate::{Op, Output, Replica, Role, Term};
 
 /// The most containers and znodes with a time to live that are looked at in one step: about a
 /// millisecond, for which all others wait.
@@ -38,6 +38,7 @@ impl Replica {
         if role != Role::Looking {
             self.end_read_only(out);
         }
+        self.level_asked = None;
         self.forget_deadlines();
         for connection in self.connections.values_mut() {
             connection.touch_mark = u64::MAX;
@@ -160,16 +161,6 @@ impl Replica {
             let is_first = self.state.last_zxid() == Zxid(0);
             let op = Op::SetConfig { term, text, is_first };
             self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
-        }
-    }
-
-    /// All servers have this feature level.
-    pub(crate) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
-        if let Some(term) = self.term
-            && self.state.level() != level
-        {
-            let op = Op::SetLevel { level, term };
-            self.propose(ProposalOwner::Level, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 

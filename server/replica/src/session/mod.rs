@@ -8,6 +8,7 @@ mod first_session;
 mod handshake;
 mod identity;
 mod leader;
+mod level;
 mod liveness;
 mod login;
 mod password;

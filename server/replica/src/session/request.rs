@@ -6,7 +6,6 @@ use zoolet_jute::{ErrorCode, Id, Reply, Request, Xid, Zxid};
 
 use super::client::{CommandReply, PendingRequest, Ready, RequestState};
 use super::reply_to::ReplyTo;
-use crate::level;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
 use crate::state::LongReply;
@@ -203,7 +202,7 @@ impl Replica {
         request: Request,
         out: &mut Vec<Output>,
     ) -> RequestState {
-        let op = Op::of_write(request, &self.logged_identities(connection));
+        let op = Op::of_write(request, &self.identities(connection));
         self.write(connection, xid, op, out)
     }
 
@@ -219,30 +218,23 @@ impl Replica {
             return RequestState::error(ErrorCode::SessionExpired);
         };
         let (session, attachment) = (asking.session, asking.attachment);
-        let identities = self.logged_identities(connection);
+        let identities = self.identities(connection);
         #[cfg(feature = "made_up")]
-        let op = made_up(op, self.state.level());
-        let bytes = op.encoded_bytes() + size::of_identities(&identities);
-        let refusal = if op.level() > self.state.level() {
-            // A server of an older release does not know the scheme.
-            Some(ErrorCode::InvalidAcl)
-        } else if bytes > self.options.command_bytes_max {
-            // It would not get to the other servers, and everything behind it would wait.
-            Some(ErrorCode::BadArguments)
-        } else {
-            None
-        };
+        let op = made_up(op, self.level_max());
+        let mut draft = CommandDraft { session, attachment, cxid, identities, op };
+        let lowered = draft.lower_to(self.level_max());
+        let bytes = draft.op.encoded_bytes() + size::of_identities(&draft.identities);
+        // It would not get to the other servers, and everything behind it would wait.
+        let is_too_long = bytes > self.options.command_bytes_max;
+        let refusal = lowered.err().or(is_too_long.then_some(ErrorCode::BadArguments));
         if let Some(code) = refusal {
-            if let Op::Write(request) | Op::WriteX509(request) | Op::WriteSasl(request) = &op {
-                self.audit_refusal((connection, cxid), request, code, out);
-            }
+            self.audit_refused_draft(&draft, code, out);
             return RequestState::error(code);
         }
         if asking.holds_writes() {
-            return RequestState::Held { op, identities };
+            return RequestState::Held { op: draft.op, identities: draft.identities };
         }
-        let answer = CommandReply::of(&op);
-        let draft = CommandDraft { session, attachment, cxid, identities, op };
+        let answer = CommandReply::of(&draft.op);
         let number = self.propose(ProposalOwner::Connection(connection), draft, out);
         RequestState::Proposed { number, answer }
     }
@@ -270,40 +262,46 @@ impl Replica {
         known.map_or_else(|| Arc::from([]), |known| Arc::clone(&known.identities))
     }
 
-    /// The same as far as all servers know the schemes: until they do, a user of SASL writes like a
-    /// client that has not logged in.
-    fn logged_identities(&self, connection: ConnectionId) -> Arc<[Id]> {
-        let identities = self.identities(connection);
-        if level::of_identities(&identities) <= self.state.level() {
-            return identities;
-        }
-        identities.iter().filter(|id| id.scheme.as_deref() != Some("sasl")).cloned().collect()
-    }
-
     /// Answers everything at the front of the queue that waits for nothing but its turn.
     pub(crate) fn drain(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
-        let synced = self.synced;
-        while self.may_answer(connection)
-            && let Some(pending) =
-                self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
-        {
-            self.spend(2);
-            self.answer(pending, out);
+        loop {
+            let synced = self.synced;
+            while self.may_answer(connection)
+                && let Some(pending) =
+                    self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+            {
+                self.spend(2);
+                self.answer(pending, out);
+            }
+            if !self.release(connection, out) {
+                break;
+            }
         }
         self.put_off(connection, out);
-        self.release(connection, out);
         self.ask_reconfig(connection, out);
     }
 
-    /// Proposes the held writes that have nothing in front of them any more but writes.
-    fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+    /// Proposes the held writes that have nothing in front of them any more but writes. Returns whether
+    /// any of them is refused: it may be due.
+    fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) -> bool {
         // Hardly ever: the connection is taken out of the map only if it holds something.
         let holds = self.connections.get(&connection).is_some_and(|asking| asking.holds_writes());
         let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
-            return;
+            return false;
         };
-        asking.release(|draft| self.propose(ProposalOwner::Connection(connection), draft, out));
+        let (level, mut refuses) = (self.level_max(), false);
+        asking.release(|mut draft| {
+            // The level may have fallen while it was held.
+            let lowered = draft.lower_to(level);
+            if let Err(code) = lowered {
+                self.audit_refused_draft(&draft, code, out);
+                refuses = true;
+                return Err(code);
+            }
+            Ok(self.propose(ProposalOwner::Connection(connection), draft, out))
+        });
         self.connections.insert(connection, asking);
+        refuses
     }
 
     /// Replies to a request whose turn has come.

@@ -19,6 +19,7 @@
 )]
 
 mod audit;
+mod levels;
 mod limits;
 mod parse;
 mod races;

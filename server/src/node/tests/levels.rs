@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_client::{Client, CreateMode, ErrorCode};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode};
 use zoolet_replica::FeatureLevel;
 use zoolet_storage::LogIndex;
 
@@ -75,6 +76,10 @@ impl Ensemble {
         timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{round}"));
     }
 
+    fn term(&self, at: usize) -> u64 {
+        self.servers[at].node.as_ref().unwrap().replication.status_source().status().term
+    }
+
     fn snapshots(&self) -> Vec<Option<LogIndex>> {
         self.servers
             .iter()
@@ -117,6 +122,43 @@ async fn servers_are_upgraded_and_downgraded_one_by_one_across_a_new_command() {
         ensemble.change(at, NEW, 0).await;
     }
     ensemble.everywhere(NEW_DATA, "again").await;
+}
+
+/// The leader proposed the lower level behind commands of its own clients that it did not log any more
+/// for the sake of it: all of them were lost again and again, for as long as clients sent new ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_loses_no_commands_of_its_clients_when_the_level_falls() {
+    let mut ensemble = Ensemble::start(3, 0, |config| config.ensemble.feature_level = NEW).await;
+    for round in 0.. {
+        ensemble.everywhere(NEW_DATA, &format!("new-{round}")).await;
+        let leader = ensemble.leader().await;
+        let (term, changed) = (ensemble.term(leader), (leader + 1) % 3);
+        let mut writers = JoinSet::new();
+        for writer in 0..8 {
+            let client = ensemble.client(leader).await;
+            writers.spawn(write_until_it_is_plain(client, format!("/made-up-{round}-{writer}")));
+        }
+        ensemble.change(changed, NEW, OLD.0).await;
+        let written = timeout(PATIENCE, writers.join_all()).await.expect("the level does not fall");
+        if ensemble.term(leader) == term {
+            written.into_iter().collect::<Result<(), Error>>().unwrap();
+            return;
+        }
+        // An election on a busy machine has closed the connections.
+        ensemble.change(changed, NEW, 0).await;
+    }
+}
+
+/// Creates znodes until one is created by the old command.
+async fn write_until_it_is_plain(client: Client, path: String) -> Result<(), Error> {
+    for number in 0.. {
+        let path = format!("{path}-{number}");
+        client.create(&path, OLD_DATA, CreateMode::Persistent).await?;
+        if client.get(&path).await?.0.as_ref() == OLD_DATA {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
