@@ -8,6 +8,7 @@ mod chance;
 pub mod checks;
 pub mod faults;
 pub mod floods;
+mod held_up;
 pub mod history;
 pub mod load;
 pub mod model;

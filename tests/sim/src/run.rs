@@ -11,13 +11,13 @@ use crate::SimTime;
 use crate::chance::Chance;
 use crate::checks;
 use crate::faults::{self, Frame, Kind, Nemesis, Planned};
-use crate::floods;
 use crate::history::{ClientNumber, History, Trouble};
 use crate::load::{self, ClientMachine, Load, ReconfigPlan, Role, SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::network::{COPY_LATE_MS_MAX, Figures};
 use crate::swarm::Size;
 use crate::trace::{self, Mark};
 use crate::world::{World, client_machine, configs, member};
+use crate::{floods, held_up};
 
 /// How long servers and clients have to themselves at the begin.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -291,7 +291,7 @@ pub fn run(options: &Options) -> Outcome {
     history.healed_at = healed_at;
     history.ended_at = world.now();
     let marks = trace::take_marks();
-    history.troubles = troubles(&marks, &nemesis.failures);
+    history.troubles = troubles(&marks, &nemesis.failures, healed_at);
     history.strikes.clone_from(&nemesis.strikes);
     Outcome {
         history,
@@ -308,7 +308,11 @@ pub fn run(options: &Options) -> Outcome {
 }
 
 /// What should not happen without a reason.
-fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Trouble> {
+fn troubles(
+    marks: &[Mark],
+    failures: &[(SimTime, ServerId, String)],
+    healed_at: SimTime,
+) -> Vec<Trouble> {
     let logged = marks.iter().filter(|mark| mark.is_trouble()).map(|mark| Trouble {
         at: mark.at,
         server: mark.server(),
@@ -319,7 +323,8 @@ fn troubles(marks: &[Mark], failures: &[(SimTime, ServerId, String)]) -> Vec<Tro
         server: Some(*server),
         text: format!("it has ended by itself: {why}"),
     });
-    let mut all: Vec<Trouble> = logged.chain(ended).chain(floods::find(marks)).collect();
+    let said = floods::find(marks).into_iter().chain(held_up::find(marks, healed_at));
+    let mut all: Vec<Trouble> = logged.chain(ended).chain(said).collect();
     all.sort_by_key(|trouble| trouble.at);
     all
 }
