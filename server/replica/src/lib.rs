@@ -114,8 +114,8 @@ pub struct Replica {
     /// The agreed feature level behind the last command, and how often it has fallen.
     level: FeatureLevel,
     level_falls: u64,
-    /// As leader, the level that it has proposed last.
-    level_asked: Option<FeatureLevel>,
+    /// The level that it wanted to agree on last as leader, and its term then.
+    level_proposed: Option<(Term, FeatureLevel)>,
     /// The batch that is being applied.
     applying: Option<Applying>,
     /// What of its current command watchers are not notified of.
@@ -163,7 +163,7 @@ impl Replica {
             config_proposed: false,
             level: state.level(),
             level_falls: 0,
-            level_asked: None,
+            level_proposed: None,
             applying: None,
             storm: Storm::default(),
             jump: None,

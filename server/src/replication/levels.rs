@@ -66,7 +66,7 @@ impl Ceiling {
         Self { limit, places: Arc::default() }
     }
 
-    /// To be held from [`Self::admits`] until the batch has its place in the log.
+    /// Returns a guard to hold from [`Self::admits`] until the batch has its place in the log.
     pub(super) async fn place(&self) -> RwLockReadGuard<'_, ()> {
         self.places.read().await
     }
@@ -82,8 +82,8 @@ impl Ceiling {
         }
     }
 
-    /// An entry that agrees on this level gets its place next: nothing above it may get one behind
-    /// it, whether or not it is ever committed.
+    /// Falls before an entry that agrees on this level gets its place: nothing above it may get one
+    /// behind it, whether or not it is ever committed.
     pub(super) async fn lower(&self, term: Term, level: FeatureLevel) {
         let _none_is_placed = self.places.write().await;
         let mut limit = self.lock();
@@ -92,7 +92,7 @@ impl Ceiling {
         }
     }
 
-    /// In this term, this level is agreed on. Returns a lower one that is in the log behind that.
+    /// Takes note of what is agreed on in a term. Returns a lower level that is in the log behind that.
     fn set(&self, term: Term, agreed: FeatureLevel) -> Option<FeatureLevel> {
         let mut limit = self.lock();
         let lowered = limit.lowered.filter(|lowered| limit.term == term && *lowered < agreed);
@@ -124,6 +124,30 @@ pub(super) struct LevelProgress {
     pending: Option<FeatureLevel>,
 }
 
+impl LevelProgress {
+    /// Takes note of what is agreed on, and of a lower level that is in the log behind that.
+    fn note(&mut self, agreed: FeatureLevel, lowered: Option<FeatureLevel>) {
+        let pending = self.pending.filter(|pending| *pending < agreed);
+        self.pending = pending.into_iter().chain(lowered).min();
+    }
+
+    /// Returns the level to agree on next: a higher one only if all members have answered, and while
+    /// a lower one is under way none above that.
+    fn target(
+        &mut self,
+        agreed: FeatureLevel,
+        lowest: FeatureLevel,
+        all_answered: bool,
+    ) -> FeatureLevel {
+        let target = if lowest < agreed || all_answered { lowest } else { agreed };
+        let target = self.pending.map_or(target, |pending| pending.min(target));
+        if target < agreed {
+            self.pending = Some(target);
+        }
+        target
+    }
+}
+
 impl LevelKeeper {
     /// This server leads in another term than before, or no longer. Until the first round the log may
     /// hold a lower level than the state.
@@ -142,13 +166,9 @@ impl LevelKeeper {
         }
         let agreed = self.machine.levels().agreed;
         let lowered = self.ceiling.set(term, agreed);
-        led.pending = lowered.or(led.pending.filter(|pending| *pending < agreed));
+        led.note(agreed, lowered);
         let (lowest, all_answered) = self.ask().await;
-        let target = if lowest < agreed || all_answered { lowest } else { agreed };
-        let target = led.pending.map_or(target, |pending| pending.min(target));
-        if target < agreed {
-            led.pending = Some(target);
-        }
+        let target = led.target(agreed, lowest, all_answered);
         if target != agreed {
             tracing::info!(from = agreed.0, to = target.0, "agreeing on a feature level");
             self.machine.input(Input::Level { level: target });
@@ -218,6 +238,23 @@ mod tests {
         assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
         assert_eq!(ceiling.admits(above), LevelAdmission::Term(Term(5)));
         assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), LevelAdmission::Refused);
+    }
+
+    #[test]
+    fn a_level_rises_when_all_have_answered_and_nothing_lower_is_under_way() {
+        let [one, two, three] = [1, 2, 3].map(FeatureLevel);
+        let mut led = LevelProgress::default();
+        assert_eq!(led.target(one, three, false), one);
+        assert_eq!(led.target(one, three, true), three);
+        assert_eq!(led.target(three, two, false), two);
+        led.note(three, Some(two));
+        assert_eq!(led.target(three, one, false), one, "the second is in the log by now");
+        led.note(three, Some(two));
+        assert_eq!(led.target(three, three, true), one, "the first is not, and is under way");
+        led.note(two, Some(one));
+        assert_eq!(led.target(two, three, true), one);
+        led.note(one, None);
+        assert_eq!(led.target(one, three, true), three, "it is applied");
     }
 
     #[tokio::test]

@@ -55,7 +55,7 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(15);
 struct InFlightBatch {
     bytes: Bytes,
     level: FeatureLevel,
-    /// The level that its last command agrees on, and the term of the leader that has proposed it.
+    /// The level that its only command agrees on, and the term of the leader that has proposed it.
     agrees_on: Option<(Term, FeatureLevel)>,
     last: ProposalNumber,
     since: Instant,
@@ -214,7 +214,7 @@ impl ProposalDriver {
             self.lose(stream, "the log has a later stream of this server");
         } else if replaced {
             self.lose(stream, "a snapshot has replaced the state");
-        } else if stream.in_flight.front().is_some_and(|batch| self.is_too_high(batch)) {
+        } else if self.is_too_high(stream) {
             self.lose(stream, "they need a feature level that is not agreed on any more");
         } else if stream.in_flight.front().is_some_and(is_late) {
             self.lose(stream, "no leader has committed them in time");
@@ -222,11 +222,19 @@ impl ProposalDriver {
         None
     }
 
-    /// Whether no leader logs it, because the level that it needs is not agreed on any more.
-    fn is_too_high(&self, batch: &InFlightBatch) -> bool {
-        let InFlightBatch { is_sent, level, .. } = *batch;
+    /// Whether no leader logs the oldest batch, because the level that it needs is not agreed on any more.
+    fn is_too_high(&self, stream: &ProposalStream) -> bool {
+        let Some(oldest) = stream.in_flight.front() else { return false };
         // The first level needs no look.
-        !is_sent && level > FeatureLevel::FIRST && level > self.machine.levels().agreed
+        if oldest.is_sent
+            || oldest.level <= FeatureLevel::FIRST
+            || oldest.level <= self.machine.levels().agreed
+        {
+            return false;
+        }
+        // It may have been applied a moment ago, in front of what has lowered the level.
+        let Admitted { boot, stream: number, last } = self.machine.admitted();
+        (boot, number) != (stream.boot, stream.stream) || oldest.last > last
     }
 
     /// Goes on as a start above the one that the fence knows of. The number is durable before it is
@@ -318,7 +326,15 @@ impl ProposalDriver {
         if Instant::now() < stream.not_before {
             return;
         }
-        for batch in stream.in_flight.iter_mut().filter(|batch| !batch.is_sent) {
+        for (at, batch) in stream.in_flight.iter_mut().enumerate() {
+            if batch.is_sent {
+                continue;
+            }
+            if at > 0 && batch.agrees_on.is_some() {
+                // What is in front of it is made again when the leader refuses it for a moment, and must
+                // not meet a lower level then.
+                return;
+            }
             batch.is_sent = true;
             let (report, attempt) = (report.clone(), stream.attempt);
             let failed = move || {

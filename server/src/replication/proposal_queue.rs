@@ -101,16 +101,17 @@ impl Queue {
     }
 
     /// Takes what fits into one batch, beginning with the oldest. One that agrees on a feature level
-    /// is the last of its batch: what is behind it is admitted by that level.
+    /// has a batch of its own.
     pub(super) fn take_batch(&mut self, limits: BatchLimits) -> Vec<Command> {
         let (mut count, mut bytes) = (0, 0);
         for waiting in self.commands.iter().take(limits.commands_max) {
             bytes += waiting.bytes;
-            if count > 0 && bytes > limits.bytes_max {
+            let is_alone = matches!(waiting.command.op, Op::SetLevel { .. });
+            if count > 0 && (bytes > limits.bytes_max || is_alone) {
                 break;
             }
             count += 1;
-            if matches!(waiting.command.op, Op::SetLevel { .. }) {
+            if is_alone {
                 break;
             }
         }
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_ends_behind_a_command_that_agrees_on_a_level() {
+    fn a_command_that_agrees_on_a_level_has_a_batch_of_its_own() {
         let limits = BatchLimits { commands_max: 512, bytes_max: 1 << 20 };
         let level = Op::SetLevel { level: FeatureLevel::FIRST, term: Term(1) };
         let mut queue = Queue::default();
@@ -215,7 +216,7 @@ mod tests {
         let mut numbers = || -> Vec<u64> {
             queue.take_batch(limits).iter().map(|command| command.number.0).collect()
         };
-        assert_eq!((numbers(), numbers()), (vec![1, 2], vec![3]));
+        assert_eq!([numbers(), numbers(), numbers()], [[1], [2], [3]]);
     }
 
     #[test]

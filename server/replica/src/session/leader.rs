@@ -38,7 +38,10 @@ impl Replica {
         if role != Role::Looking {
             self.end_read_only(out);
         }
-        self.level_asked = None;
+        // A leader that has lost its quorum for a while leads on in its term.
+        if role != Role::Looking {
+            self.level_proposed = self.level_proposed.filter(|(then, _)| Some(*then) == term);
+        }
         self.forget_deadlines();
         for connection in self.connections.values_mut() {
             connection.touch_mark = u64::MAX;

@@ -12,28 +12,28 @@ use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::{Op, Output, Replica};
 
 impl Replica {
-    /// All servers have this feature level.
+    /// Proposes, as leader, to agree on this feature level.
     pub(crate) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
         let Some(term) = self.term else { return };
-        self.level_asked = Some(level);
+        self.level_proposed = Some((term, level));
         if self.state.level() != level {
             let op = Op::SetLevel { level, term };
             self.propose(ProposalOwner::Level, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 
-    /// The level up to which this server proposes: the agreed one, and as leader not more than it has
-    /// proposed to agree on, because what needs more would not be logged behind that.
+    /// Returns the level up to which this server proposes: the agreed one, and as leader not more than it
+    /// has proposed to agree on, because what needs more would not be logged behind that.
     pub(crate) fn level_max(&self) -> FeatureLevel {
         let agreed = self.state.level();
-        self.level_asked.map_or(agreed, |asked| asked.min(agreed))
+        self.level_proposed.map_or(agreed, |(_, proposed)| proposed.min(agreed))
     }
 }
 
 impl CommandDraft {
-    /// Makes of it what servers of this level can apply; until all know the scheme, a user of SASL
-    /// writes like a client that has not logged in. Fails if its ACLs name a scheme that they do not
-    /// know, and leaves it as it was.
+    /// Lowers the command to what servers of this level can apply; until all know the scheme, a user of
+    /// SASL writes like a client that has not logged in. Fails if its ACLs name a scheme that they do
+    /// not know, and leaves it as it was.
     pub(crate) fn lower_to(&mut self, level: FeatureLevel) -> Result<(), ErrorCode> {
         let mut identities = Arc::clone(&self.identities);
         if level::of_identities(&identities) > level {
@@ -53,7 +53,7 @@ impl CommandDraft {
 }
 
 impl Op {
-    /// A client's write once more, for a client with these identities.
+    /// Returns a client's write as that of a client with these identities.
     fn with_identities(self, identities: &[Id]) -> Self {
         match self {
             Self::Write(request) | Self::WriteX509(request) | Self::WriteSasl(request) => {

@@ -221,6 +221,7 @@ impl Replica {
         let identities = self.identities(connection);
         #[cfg(feature = "made_up")]
         let op = made_up(op, self.level_max());
+        let all = Arc::clone(&identities);
         let mut draft = CommandDraft { session, attachment, cxid, identities, op };
         let lowered = draft.lower_to(self.level_max());
         let bytes = draft.op.encoded_bytes() + size::of_identities(&draft.identities);
@@ -228,6 +229,7 @@ impl Replica {
         let is_too_long = bytes > self.options.command_bytes_max;
         let refusal = lowered.err().or(is_too_long.then_some(ErrorCode::BadArguments));
         if let Some(code) = refusal {
+            draft.identities = all;
             self.audit_refused_draft(&draft, code, out);
             return RequestState::error(code);
         }
@@ -282,7 +284,7 @@ impl Replica {
     }
 
     /// Proposes the held writes that have nothing in front of them any more but writes. Returns whether
-    /// any of them is refused: it may be due.
+    /// any of them is refused: that one may be at the front.
     fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) -> bool {
         // Hardly ever: the connection is taken out of the map only if it holds something.
         let holds = self.connections.get(&connection).is_some_and(|asking| asking.holds_writes());

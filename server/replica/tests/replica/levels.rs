@@ -52,7 +52,7 @@ fn results(world: &World) -> Vec<(Xid, Result<(), ErrorCode>)> {
 /// The leader proposed on, behind the lower level, what that level does not admit. It was not logged,
 /// and everything behind it was lost as well.
 #[test]
-fn the_leader_proposes_nothing_above_the_level_that_it_has_asked_for() {
+fn the_leader_proposes_nothing_above_the_level_that_it_has_proposed() {
     let (mut world, connection) = begin();
     world.request(connection, Xid(1), Ok(create("/a")));
     ask_for(&mut world, FeatureLevel::FIRST);
@@ -79,6 +79,19 @@ fn a_new_term_begins_with_the_agreed_level() {
     world.take_role(LEADER, Role::Leader);
     world.request(connection, Xid(2), Ok(create("/b")));
     assert_eq!(proposed(&world), ["level", "write of level 2"]);
+}
+
+/// A leader that loses its quorum for a moment leads on in its term, and what it has proposed is on its
+/// way.
+#[test]
+fn a_leader_that_looks_for_its_quorum_still_knows_what_it_has_proposed() {
+    let (mut world, connection) = begin();
+    ask_for(&mut world, FeatureLevel::FIRST);
+    world.step(LEADER, Input::Role { role: Role::Looking, term: None });
+    world.request(connection, Xid(1), Ok(create("/a")));
+    world.take_role(LEADER, Role::Leader);
+    world.request(connection, Xid(2), Ok(create("/b")));
+    assert_eq!(proposed(&world), ["level"]);
 }
 
 /// A write that waited for a sync was proposed as it was, at a level that had fallen since.
