@@ -14,7 +14,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 /// What a server says that has lost commands because no leader has committed them.
 const LOST: [&str; 2] = ["proposals are lost", "in time"];
 
-/// What a server says that is no member any more: what is under way there is lost.
+/// What a server says that was removed: what is under way there is lost.
 const REMOVED: &str = "this server was removed from the ensemble";
 
 /// What a server says that is a member, or a member again.
