@@ -73,7 +73,7 @@ impl Ceiling {
 
     pub(super) fn admits(&self, level: FeatureLevel) -> LevelAdmission {
         let limit = *self.lock();
-        if level <= FeatureLevel::FIRST {
+        if level <= FeatureLevel::FIRST || planted!("levels-are-not-heeded") {
             LevelAdmission::AnyTerm
         } else if level <= limit.level {
             LevelAdmission::Term(limit.term)

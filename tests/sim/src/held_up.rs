@@ -57,6 +57,7 @@ mod tests {
         assert_eq!((found(15_000, why), found(15_001, why)), (0, 1));
         assert_eq!(found(15_001, "a snapshot has replaced the state"), 0);
     }
+
     #[test]
     fn a_server_that_was_removed_loses_what_is_under_way() {
         let mark = |at_ms, text: &str| Mark {

@@ -25,6 +25,9 @@ impl Replica {
     /// Returns the level up to which this server proposes: the agreed one, and as leader not more than it
     /// has proposed to agree on, because what needs more would not be logged behind that.
     pub(crate) fn level_max(&self) -> FeatureLevel {
+        if planted!("levels-are-not-heeded") {
+            return self.options.level_offered();
+        }
         let agreed = self.state.level();
         self.level_proposed.map_or(agreed, |(_, proposed)| proposed.min(agreed))
     }

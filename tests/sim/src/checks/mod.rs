@@ -18,6 +18,7 @@ mod bounded;
 mod complaints;
 mod convergence;
 mod durability;
+mod levels;
 mod linearizable;
 mod locks;
 mod once;
@@ -46,8 +47,9 @@ const VIOLATIONS_MAX: usize = 20;
 
 type Check = fn(&Run<'_>, &mut Counts) -> Vec<Violation>;
 
-const CHECKS: [Check; 18] = [
+const CHECKS: [Check; 19] = [
     same_log::check,
+    levels::check,
     complaints::check,
     zxids::check,
     replies::check,

@@ -16,9 +16,12 @@
 //! - An expiry, a configuration and a feature level count only if their leader was still leading when
 //!   they came into the log; an expiry also only if the session was not resumed since.
 //! - Time, identities and switches of the configuration are those in the log.
+//! - Which feature level a command needs, the servers' code says. No entry needs more than those in front
+//!   of it have agreed on, whether or not it is admitted.
 
 pub mod access;
 mod change;
+mod level;
 mod log;
 pub mod path;
 mod quota;
@@ -33,6 +36,7 @@ mod znode;
 
 pub use access::Who;
 pub use change::{Change, ChangeKind};
+pub use level::TooHigh;
 pub use log::{LogEntry, merged};
 pub use read::{Reader, in_order};
 pub use state::{Attachment, Outcome, Session, State};
@@ -74,6 +78,8 @@ pub struct Model {
     pub entries: Vec<(u64, Zxid)>,
     /// Entries that cannot be read, and why.
     pub unreadable: Vec<(u64, SimTime, String)>,
+    /// Entries above the feature level that is agreed on in front of them.
+    pub too_high: Vec<TooHigh>,
     /// How many commands were dropped by the rule of origins.
     pub dropped: u64,
     /// The state at the end.
@@ -98,7 +104,10 @@ impl Model {
         // What holds no batch is the consensus' own, as the first entry of a term.
         if !batch.is_empty() {
             match Batch::decode(batch) {
-                Ok(batch) => self.take(state, fence, batch, (index, Term(term), first_at)),
+                Ok(batch) => {
+                    self.too_high.extend(TooHigh::find(&batch, state.level, (index, first_at)));
+                    self.take(state, fence, batch, (index, Term(term), first_at));
+                }
                 Err(why) => self.unreadable.push((index, first_at, why.to_string())),
             }
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use zoolet_jute::{ErrorCode, Reply, SessionId, Zxid};
-use zoolet_replica::{Boot, Command, Op, Origin, ProposalNumber, ServerId, Stamp, Term};
+use zoolet_replica::{
+    Boot, Command, FeatureLevel, Op, Origin, ProposalNumber, ServerId, Stamp, Term,
+};
 
 use super::access::{Schemes, Who};
 use super::change::Change;
@@ -53,7 +55,7 @@ pub struct Outcome {
 }
 
 /// The state behind a command.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The znodes.
     pub tree: Tree,
@@ -61,6 +63,19 @@ pub struct State {
     pub sessions: BTreeMap<SessionId, Session>,
     /// The zxid of the last command.
     pub last_zxid: Zxid,
+    /// The feature level that is agreed on.
+    pub level: FeatureLevel,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            tree: Tree::default(),
+            sessions: BTreeMap::new(),
+            last_zxid: Zxid(0),
+            level: FeatureLevel::FIRST,
+        }
+    }
 }
 
 impl State {
@@ -83,7 +98,8 @@ impl State {
             },
         };
         let writer = Writer { tree: &mut self.tree, context: &context, changes: Vec::new() };
-        let mut step = Step { sessions: &mut self.sessions, writer, ended: None };
+        let (sessions, level) = (&mut self.sessions, &mut self.level);
+        let mut step = Step { sessions, level, writer, ended: None };
         let result = step.run((stamp.term, origin), command);
         let (changes, ended) = (step.writer.changes, step.ended);
         self.last_zxid = zxid;
@@ -106,6 +122,7 @@ impl State {
 /// A command that is being carried out.
 struct Step<'a> {
     sessions: &'a mut BTreeMap<SessionId, Session>,
+    level: &'a mut FeatureLevel,
     writer: Writer<'a>,
     ended: Option<SessionId>,
 }
@@ -146,7 +163,11 @@ impl Step<'_> {
                 self.check_attachment(origin, command)?;
                 self.writer.write(request)
             }
-            Op::SetLevel { term, .. } => by_this_leader(*term).map(|()| Reply::Empty),
+            Op::SetLevel { level, term } => {
+                by_this_leader(*term)?;
+                *self.level = *level;
+                Ok(Reply::Empty)
+            }
             #[allow(
                 unreachable_patterns,
                 clippy::wildcard_enum_match_arm,

@@ -1,11 +1,11 @@
 //! The log: P1, P5, P6, P7, P8.
 
-use zoolet_jute::{ErrorCode, Reply, Stat, Xid, Zxid};
-use zoolet_replica::{ProposalNumber, ServerId};
+use zoolet_jute::{ErrorCode, Reply, SessionId, Stat, Xid, Zxid};
+use zoolet_replica::{Command, FeatureLevel, Op, ProposalNumber, ServerId, Term};
 
 use super::{Client, Story, accepted, checked, create, get_data, refused, set_data};
 use crate::SimTime;
-use crate::history::{CallNumber, Connection, Gauge, History, ServerLog, What};
+use crate::history::{Applied, CallNumber, Connection, Gauge, History, ServerLog, What};
 
 fn story() -> (Story, Client) {
     let mut story = Story::new();
@@ -84,6 +84,46 @@ fn an_entry_that_cannot_be_read_is_found() {
         log.applied[2].batch = bytes::Bytes::from_static(b"nonsense");
     }
     refused(&history, "P1 same log");
+}
+
+#[test]
+fn a_command_above_the_agreed_level_is_found() {
+    let (mut story, client) = story();
+    let agree = |story: &mut Story, level, term| {
+        let op = Op::SetLevel { level: FeatureLevel(level), term: Term(term) };
+        let command = story.command(client.server, SessionId::NONE, op);
+        story.apply(client.server, command);
+    };
+    let write = |story: &mut Story| {
+        let (call, xid) = story.call(client, set_data("/a", "c"));
+        let command =
+            story.command(client.server, client.session, Op::WriteX509(set_data("/a", "c")));
+        let attachment = client.attachment;
+        let outcome = story.apply(client.server, Command { attachment, cxid: xid, ..command });
+        story.returned(call, outcome.zxid, outcome.result);
+    };
+    let promise = "levels";
+    let mut never = story.clone();
+    write(&mut never);
+    refused(&never.end(), promise);
+    agree(&mut story, 2, 1);
+    write(&mut story);
+    // By a leader that was replaced.
+    agree(&mut story, 1, 9);
+    write(&mut story);
+    agree(&mut story, 1, 1);
+    let good = story.clone().end();
+    accepted(&good);
+    write(&mut story);
+    refused(&story.end(), promise);
+    // What has no effect has to be read as well.
+    let mut bad = good;
+    for log in bad.servers.values_mut() {
+        let [.., high, last] = log.applied.as_slice() else { continue };
+        let again = Applied { index: last.index + 1, at: last.at, ..high.clone() };
+        log.applied.push(again);
+    }
+    refused(&bad, promise);
 }
 
 #[test]

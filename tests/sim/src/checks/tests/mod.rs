@@ -47,7 +47,7 @@ struct Client {
 }
 
 /// A run, made step by step, as it goes when all is well.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Story {
     history: History,
     now: SimTime,
