@@ -4,6 +4,8 @@
 
 const { check, equal, sleep, until } = require('./harness');
 
+// `first` is a client of another server than the console's, which may be behind: it waits for what the
+// console has written.
 async function run(world, browser) {
   const page = await browser.page('light');
   await login(browser, page);
@@ -49,7 +51,7 @@ async function data({ first }, browser, page) {
   await browser.keep(page, 'edit-light');
   await page.click('dialog button >> text=Save');
   await until('saved', async () => (await page.textContent('#data')) === '{"on": false}');
-  equal((await first.call('getData', '/app/config'))[0].toString(), '{"on": false}', 'what other clients see');
+  await until('what other clients see', async () => (await first.call('getData', '/app/config'))[0].toString() === '{"on": false}');
 
   await page.click('button >> text=Edit data');
   await page.fill('#new-data', 'mine');
@@ -79,6 +81,7 @@ async function create({ first }, browser, page) {
   await page.fill('#new-data', 'by the console');
   await page.click('dialog button >> text=Create');
   await page.waitForURL(/made/);
+  await until('other clients see it', async () => (await first.call('exists', '/app/made')) !== null);
   equal((await first.call('getData', '/app/made'))[0].toString(), 'by the console', 'what was created');
   await browser.show(page, 'tree?path=/app');
   await page.click('button >> text=Create a child');
@@ -144,7 +147,7 @@ async function remove({ first }, browser, page) {
   await page.fill('#typed-name', 'deep');
   await page.click('dialog button >> text=Delete');
   await page.waitForURL(/path=%2Fapp$/);
-  equal(await first.call('exists', '/app/deep'), null, 'all of it is gone');
+  await until('all of it is gone', async () => (await first.call('exists', '/app/deep')) === null);
   await browser.show(page, 'tree?path=/zookeeper');
   equal(await page.locator('button', { hasText: 'Delete' }).count(), 0, 'what is the servers\' own');
 }
