@@ -60,7 +60,8 @@ impl Bench {
         options.watches_per_connection_max = 1_000_000;
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::new(replica, Arc::new(RealClock::new()), proposals, FlowLimits::default());
+        let (clock, limits) = (Arc::new(RealClock::new()), FlowLimits::default());
+        let host = Host::new(replica, clock, proposals, limits, Arc::default());
         host.input(Input::Lease { until_ms: u64::MAX });
         host.input(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         let bench = Self { host, kept, last: Cell::new(0) };

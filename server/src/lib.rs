@@ -36,6 +36,7 @@ mod entropy;
 mod fatal;
 mod histogram;
 mod host;
+mod limits;
 mod loss_mark;
 mod metrics;
 mod net;
@@ -64,6 +65,7 @@ pub mod internals {
     pub use crate::entropy::Entropy;
     pub use crate::fatal::Fatal;
     pub use crate::host::{FlowLimits, Host, Proposals, Received};
+    pub use crate::limits::LimitTable;
     pub use crate::node::{Node, Seams, StartError};
     pub use crate::outbox::Outbox;
     pub use crate::peer::{

@@ -18,13 +18,18 @@ pub(crate) fn answer(metrics: &[Metric]) -> Answer {
 
 fn text(metrics: &[Metric]) -> String {
     let mut out = String::new();
+    let mut last = None;
     for metric in metrics {
+        // The series of one metric follow each other.
+        if last.replace(metric.name) != Some(metric.name) {
+            put_head(&mut out, metric).expect("a String takes everything");
+        }
         put(&mut out, metric).expect("a String takes everything");
     }
     out
 }
 
-fn put(out: &mut String, metric: &Metric) -> std::fmt::Result {
+fn put_head(out: &mut String, metric: &Metric) -> std::fmt::Result {
     let Metric { name, kind, help, .. } = metric;
     writeln!(out, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"))?;
     let kind = match kind {
@@ -34,8 +39,11 @@ fn put(out: &mut String, metric: &Metric) -> std::fmt::Result {
         MetricKind::Histogram => "histogram",
         _ => "untyped",
     };
-    writeln!(out, "# TYPE {name} {kind}")?;
-    let labels = labels(metric);
+    writeln!(out, "# TYPE {name} {kind}")
+}
+
+fn put(out: &mut String, metric: &Metric) -> std::fmt::Result {
+    let (name, labels) = (metric.name, labels(metric));
     match &metric.value {
         MetricValue::Integer(value) => writeln!(out, "{name}{labels} {value}"),
         MetricValue::Number(value) => writeln!(out, "{name}{labels} {value}"),

@@ -18,6 +18,7 @@ mod entry;
 mod history;
 mod input;
 mod level;
+mod limit;
 mod now;
 mod numbers;
 mod options;
@@ -52,6 +53,7 @@ use history::HistoryItems;
 pub use history::{HistoryCause, HistoryChange, HistoryEvent, HistoryItem};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role, SaslStep};
 pub use level::{FeatureLevel, Levels};
+pub use limit::{Limit, Refusal};
 pub use now::Now;
 pub use numbers::{Boot, ProposalNumber, ServerId, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
@@ -125,6 +127,8 @@ pub struct Replica {
     rest: Rest,
     garbage: Garbage,
     history: HistoryItems,
+    /// Refusals by limits in this step.
+    refusals: Vec<Refusal>,
     /// The work that is left in the step that is being taken.
     budget: usize,
     work_done: u64,
@@ -170,6 +174,7 @@ impl Replica {
             rest: Rest::default(),
             garbage: Garbage::default(),
             history: HistoryItems::default(),
+            refusals: Vec::new(),
             budget: 0,
             work_done: 0,
             options,
@@ -228,6 +233,18 @@ impl Replica {
     pub fn take_garbage(&mut self) -> Option<Garbage> {
         let has_any = self.garbage.state.is_some() || self.garbage.deadlines.is_some();
         has_any.then(|| std::mem::take(&mut self.garbage))
+    }
+
+    /// Returns the refusals since the last call.
+    pub fn take_refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// Notes that a limit has refused something to the client of a connection.
+    fn refuse(&mut self, limit: Limit, connection: ConnectionId) {
+        if let Some(client) = self.connections.get(&connection) {
+            self.refusals.push(Refusal { limit, peer: client.peer, session: client.session });
+        }
     }
 
     /// The replicated state.

@@ -105,6 +105,11 @@ impl Replica {
         self.watches.entries()
     }
 
+    /// The pairs of a connection and a path that it watches, and their memory in bytes.
+    pub fn watch_use(&self) -> (usize, usize) {
+        (self.watches.len(), self.watches.bytes())
+    }
+
     /// The next paths of the data table behind `after`, with the sessions that watch them, found by
     /// `max` looks at paths and watchers.
     pub fn watched_paths(&self, after: Option<&WatchPlace>, max: usize) -> WatchedPaths {

@@ -41,8 +41,8 @@ pub use zoolet_replica::Role;
 pub use zoolet_tls::Insiders;
 
 pub use crate::node::{
-    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader, Member,
-    Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports, SessionsReport,
-    StartErrorKind,
+    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader,
+    LimitReading, Member, Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness,
+    Reports, SessionsReport, StartErrorKind,
 };
 pub use crate::transport::{ReservedPort, listen};

@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zoolet_jute::Request;
-use zoolet_replica::{BadRequest, ConnectionId, InFlight, invariant};
+use zoolet_replica::{BadRequest, ConnectionId, InFlight, Limit, Options, invariant};
 
 use super::{Inner, Received};
 use crate::clock::Now;
+use crate::limits::LimitTable;
 use crate::outbox::{HIGH_WATER_BYTES, Outbox};
 
 /// Reads with long replies that may wait for their turn on one connection, the parts of a multiRead
@@ -41,6 +42,24 @@ impl Default for FlowLimits {
             requests_max: 1000,
             bytes_max: 256 << 20,
             wait_ms_max: 0,
+        }
+    }
+}
+
+impl FlowLimits {
+    /// Enters the maxima of the limits that the host and its replica keep.
+    pub(super) fn register(&self, options: &Options, table: &LimitTable) {
+        for (limit, max) in [
+            (Limit::Requests, self.requests_max),
+            (Limit::RequestBytes, self.bytes_max),
+            (Limit::Sessions, options.sessions_max),
+            (Limit::SessionIdentities, options.identities_per_connection_max),
+            (Limit::SessionWatches, options.watches_per_connection_max),
+            (Limit::SessionWatchBytes, options.watch_bytes_per_connection_max),
+            (Limit::Watches, options.watches_max),
+            (Limit::WatchBytes, options.watch_bytes_max),
+        ] {
+            table.set_max(limit, max);
         }
     }
 }

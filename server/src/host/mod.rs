@@ -44,6 +44,7 @@ pub(crate) use self::report::ServerReport;
 pub use self::standing::{AdministrationRefused, NoBackup};
 use crate::clock::{Clock, Now};
 use crate::histogram::Histogram;
+use crate::limits::LimitTable;
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
 
@@ -110,6 +111,7 @@ pub struct Host {
     read_only: AtomicBool,
     /// Why the replica cannot go on.
     failure: watch::Sender<Option<String>>,
+    limit_table: Arc<LimitTable>,
     inner: TurnLock<Inner>,
 }
 
@@ -241,7 +243,9 @@ impl Host {
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,
         limits: FlowLimits,
+        limit_table: Arc<LimitTable>,
     ) -> Arc<Self> {
+        limits.register(replica.options(), &limit_table);
         let serving = AtomicBool::new(replica.serving());
         let inner = Inner {
             replica,
@@ -262,20 +266,16 @@ impl Host {
         };
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
         let (failure, inner) = (watch::Sender::new(None), TurnLock::new(inner));
-        Arc::new(Self { clock, proposals, last_connection, serving, read_only, failure, inner })
-    }
-
-    /// From now on the audit log's events go there.
-    pub(crate) fn audit_to(&self, audit: Arc<dyn Audit>) {
-        self.locked(|inner, _| inner.audit = Some(audit));
-    }
-
-    /// From now on what is applied goes there.
-    pub(crate) fn history_to(&self, history: Arc<dyn Historian>) {
-        self.locked(|inner, _| {
-            history.began(inner.replica.state().last_zxid());
-            inner.history = Some(history);
-        });
+        Arc::new(Self {
+            clock,
+            proposals,
+            last_connection,
+            serving,
+            read_only,
+            failure,
+            limit_table,
+            inner,
+        })
     }
 
     /// Why the replica cannot go on, once that is so. The server is to be stopped.
@@ -377,6 +377,7 @@ impl Host {
         let mut taken = 0;
         // What is taken here is in the books of the connection.
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
+        let throttled = inner.figures.throttled;
         let admission = loop {
             match inner.admit(now, connection, requests, queue_is_full) {
                 Ok((Received { xid, request, sasl, bytes, .. }, in_flight)) => {
@@ -394,6 +395,7 @@ impl Host {
                 break None;
             }
         };
+        self.note_throttled(now, inner.figures.throttled - throttled);
         inner.count_received(connection, taken);
         admission
     }

@@ -1,11 +1,15 @@
 //! What the host reports about itself: copies, so that the lock is not held while they are printed.
 
+use std::sync::Arc;
+
 use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::state::{LockFigures, LockPlace, PathList};
-use zoolet_replica::{Role, SessionReport};
+use zoolet_replica::{Limit, Role, SessionReport};
 
 use super::{Figures, Host, RequestTimes};
+use crate::clock::Now;
 use crate::histogram::Distribution;
+use crate::limits::LimitTable;
 
 /// The most looks at watched paths and their watchers under one lock.
 const WATCHES_PER_HOLD: usize = 1000;
@@ -94,6 +98,37 @@ impl Host {
         })
     }
 
+    /// Returns the limits of the server. The use of those that the host keeps is updated by
+    /// [`Host::measure_limits`].
+    pub(crate) fn limit_table(&self) -> &Arc<LimitTable> {
+        &self.limit_table
+    }
+
+    /// Counts requests that were refused because they had waited too long.
+    pub(super) fn note_throttled(&self, now: Now, count: u64) {
+        for _ in 0..count {
+            let refused = "a request that had waited for throttled_op_wait_time_ms";
+            self.limit_table.refuse(Limit::Requests, now.mono_ms, refused);
+        }
+    }
+
+    /// Updates the use of the limits that the host keeps.
+    pub(crate) fn measure_limits(&self) {
+        let used = self.locked(|inner, _| {
+            let (watches, watch_bytes) = inner.replica.watch_use();
+            [
+                (Limit::Requests, inner.requests_in_flight),
+                (Limit::RequestBytes, inner.bytes_in_flight),
+                (Limit::Sessions, inner.replica.state().session_count()),
+                (Limit::Watches, watches),
+                (Limit::WatchBytes, watch_bytes),
+            ]
+        });
+        for (limit, used) in used {
+            self.limit_table.set_used(limit, used);
+        }
+    }
+
     /// The last transaction and the digest of the state at it.
     pub fn digest(&self) -> (Zxid, u64) {
         self.locked(|inner, _| inner.replica.digest())
@@ -174,5 +209,6 @@ impl Host {
             inner.figures = Figures::default();
             inner.times = RequestTimes::default();
         });
+        self.limit_table.reset();
     }
 }

@@ -1,6 +1,7 @@
 //! One hold of the lock: steps of the replica, and where their outputs go.
 
-use zoolet_replica::{ConnectionId, Input, Op, Output};
+use zoolet_jute::SessionId;
+use zoolet_replica::{ConnectionId, Input, Op, Output, Refusal};
 
 use super::outgoing_reply::{OutgoingReply, ReplyBody};
 use super::{HISTORY_AT_ONCE, Host, Inner, OUTPUTS_KEPT_MAX};
@@ -67,6 +68,14 @@ impl Host {
         inner.replica.step(now, input, &mut outputs);
         let lock_events = inner.replica.take_lock_events();
         inner.times.note_locks(lock_events);
+        for Refusal { limit, peer, session } in inner.replica.take_refusals() {
+            if session == SessionId::NONE {
+                self.limit_table.refuse(limit, now.mono_ms, format_args!("a session of {peer}"));
+            } else {
+                let refused = format_args!("a request of session {session} of {peer}");
+                self.limit_table.refuse(limit, now.mono_ms, refused);
+            }
+        }
         self.dispatch(inner, now, outputs);
         if is_tick || inner.replica.history_len() >= HISTORY_AT_ONCE {
             let mut items = inner.replica.drain_history();

@@ -63,7 +63,7 @@ impl Bench {
         let kept = Arc::new(Kept::default());
         let replica = Replica::new(Options::new(ServerId(1), Boot(1)), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::new(replica, clock, proposals, limits);
+        let host = Host::new(replica, clock, proposals, limits, Arc::default());
         host.input(Input::Lease { until_ms: u64::MAX });
         host.input(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         Self { host, kept }

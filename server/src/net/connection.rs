@@ -15,7 +15,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, DecodeError, Id, frame};
-use zoolet_replica::ConnectionId;
+use zoolet_replica::{ConnectionId, Limit};
 use zoolet_tls::is_hello;
 
 use super::context::PortContext;
@@ -231,7 +231,12 @@ impl Connection {
                 Event::Written => {}
                 Event::Room => self.context.host.room(connection),
                 Event::Closing(Closing::Finished) => return Box::pin(self.finish()).await,
-                Event::Closing(Closing::Full) => return Err(ConnectionError::SlowReader),
+                Event::Closing(Closing::Full) => {
+                    let table = self.context.host.limit_table();
+                    let refused = format_args!("further events for {}", self.peer);
+                    table.refuse(Limit::OutboxBytes, self.context.host.now().mono_ms, refused);
+                    return Err(ConnectionError::SlowReader);
+                }
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
                     let next = self.check_deadlines()?;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::options::PortOptions;
 use super::registry::Registry;
 use crate::host::Host;
+use crate::limits::LimitReading;
 
 /// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
 const TRACE_MASK: u64 = 306;
@@ -45,11 +46,19 @@ impl PortContext {
         bound_at: watch::Receiver<SocketAddr>,
         secure_at: Option<SocketAddr>,
     ) -> Self {
-        let registry = Registry::new(&options);
+        let registry = Registry::new(&options, host.limit_table());
         let trace_mask = AtomicU64::new(TRACE_MASK);
         let opened = Instant::now();
         let warned_at = Mutex::default();
         Self { options, host, registry, trace_mask, opened, bound_at, secure_at, warned_at }
+    }
+
+    /// Returns the limits of the server, as they are now.
+    pub(super) fn limits(&self) -> Vec<LimitReading> {
+        let table = self.host.limit_table();
+        self.host.measure_limits();
+        self.registry.measure_limits(table);
+        table.readings()
     }
 
     /// Whether a warning of this kind is due: strangers can connect as often as they like.

@@ -190,9 +190,13 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
     let since_ms = context.host.now().wall_ms;
     let entry =
         RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms, is_secure: false };
-    let Some(mut permit) = context.registry.enter(entry, spoken) else {
-        debug!(%peer, "refused: too many connections");
-        return;
+    let mut permit = match context.registry.enter(entry, spoken) {
+        Ok(permit) => permit,
+        Err(limit) => {
+            let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
+            table.refuse(limit, now_ms, format_args!("a connection of {peer}"));
+            return;
+        }
     };
     let opened = match arrival {
         Arrival::Inside(insider) => Opened::inside(insider, &context.options),

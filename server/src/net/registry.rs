@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use zoolet_replica::Limit;
+
 use super::options::PortOptions;
 use super::tls::Spoken;
+use crate::limits::LimitTable;
 use crate::outbox::Outbox;
 use crate::process::file_descriptors;
 
@@ -68,34 +71,43 @@ pub(super) struct ConnectionPermit {
 }
 
 impl Registry {
-    pub(super) fn new(options: &PortOptions) -> Arc<Self> {
+    pub(super) fn new(options: &PortOptions, table: &LimitTable) -> Arc<Self> {
+        let total_max = connections_max(options.connections_max, file_descriptors().1);
+        table.set_max(Limit::Connections, total_max);
+        table.set_max(Limit::ConnectionsPerAddress, options.connections_per_address_max);
+        table.set_max(Limit::Handshakes, options.handshakes_max);
+        table.set_max(Limit::OutboxBytes, options.outbox_bytes_max);
         Arc::new(Self {
             per_address_max: options.connections_per_address_max,
-            total_max: connections_max(options.connections_max, file_descriptors().1),
+            total_max,
             handshakes_max: options.handshakes_max,
             inner: Mutex::default(),
         })
     }
 
-    /// A place for a new connection; `None` if a limit is reached (protocol §1.3).
+    /// A place for a new connection, or the limit that is reached (protocol §1.3).
     pub(super) fn enter(
         self: &Arc<Self>,
         entry: RegisteredConnection,
         spoken: Spoken,
-    ) -> Option<ConnectionPermit> {
+    ) -> Result<ConnectionPermit, Limit> {
         let address = entry.peer.ip();
         let mut inner = self.lock();
         let here = inner.per_address.get(&address).copied().unwrap_or(0);
         let over = |count: usize, max: usize| max > 0 && count >= max;
         let shaking_tls = spoken != Spoken::Plain;
         let too_many_handshakes = over(inner.handshakes, self.handshakes_max);
-        if over(here, self.per_address_max)
-            || over(inner.entries.len(), self.total_max)
-            || too_many_handshakes
-        {
+        let reached = if over(here, self.per_address_max) {
+            Some(Limit::ConnectionsPerAddress)
+        } else if over(inner.entries.len(), self.total_max) {
+            Some(Limit::Connections)
+        } else {
+            too_many_handshakes.then_some(Limit::Handshakes)
+        };
+        if let Some(limit) = reached {
             inner.turned_away.tls_exceeded += u64::from(too_many_handshakes && shaking_tls);
             inner.turned_away.refused += 1;
-            return None;
+            return Err(limit);
         }
         inner.last += 1;
         let number = inner.last;
@@ -105,7 +117,16 @@ impl Registry {
         inner.tls_handshakes += usize::from(shaking_tls);
         drop(inner);
         let registry = Arc::clone(self);
-        Some(ConnectionPermit { registry, number, address, shaking: true, shaking_tls })
+        Ok(ConnectionPermit { registry, number, address, shaking: true, shaking_tls })
+    }
+
+    /// Updates the use of the port's limits.
+    pub(super) fn measure_limits(&self, table: &LimitTable) {
+        let inner = self.lock();
+        let busiest = inner.per_address.values().max().copied().unwrap_or(0);
+        table.set_used(Limit::Connections, inner.entries.len());
+        table.set_used(Limit::ConnectionsPerAddress, busiest);
+        table.set_used(Limit::Handshakes, inner.handshakes);
     }
 
     pub(super) fn count(&self) -> usize {
@@ -211,7 +232,9 @@ mod tests {
         };
         let (mut first, second) = (enter(Spoken::Tls).unwrap(), enter(Spoken::Either).unwrap());
         assert_eq!(registry.tls_handshakes(), 2);
-        assert!(enter(Spoken::Tls).is_none() && enter(Spoken::Plain).is_none());
+        for spoken in [Spoken::Tls, Spoken::Plain] {
+            assert_eq!(enter(spoken).unwrap_err(), Limit::Handshakes);
+        }
         let TurnedAway { refused, tls_exceeded, .. } = registry.turned_away();
         assert_eq!((refused, tls_exceeded), (2, 1));
         first.opened(true);

@@ -11,6 +11,7 @@ use super::context::PortContext;
 use super::format;
 use super::server_info::ServerInfo;
 use crate::host::Host;
+use crate::limits::LimitReading;
 
 /// A client's connection.
 #[derive(Clone, Debug)]
@@ -106,6 +107,11 @@ impl PortReports {
             tls_handshakes: registry.tls_handshakes(),
             tls_exceeded: turned_away.tls_exceeded,
         }
+    }
+
+    /// Returns the limits of the server, as they are now.
+    pub(crate) fn limits(&self) -> Vec<LimitReading> {
+        self.0.limits()
     }
 
     pub(crate) fn connections(&self) -> Vec<ConnectionReport> {

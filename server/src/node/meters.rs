@@ -11,6 +11,7 @@ use zoolet_replica::Role;
 
 use crate::audit::AuditCounts;
 use crate::histogram::{Distribution, SharedHistogram};
+use crate::limits::LimitTable;
 
 /// Counts what a server does besides the requests of its clients.
 #[derive(Debug, Default)]
@@ -24,6 +25,7 @@ pub(crate) struct Meters {
     start: OnceLock<StartFigures>,
     audit: Arc<AuditCounts>,
     history: Arc<HistoryCounts>,
+    limits: Arc<LimitTable>,
     /// It is being stopped, or was.
     is_stopping: AtomicBool,
 }
@@ -62,6 +64,11 @@ impl Meters {
     /// Returns what the history counts.
     pub(super) fn history(&self) -> &Arc<HistoryCounts> {
         &self.history
+    }
+
+    /// Returns the limits of the server.
+    pub(super) fn limits(&self) -> &Arc<LimitTable> {
+        &self.limits
     }
 
     /// Returns how long each look for a leader took that has ended.

@@ -50,6 +50,7 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
 pub use crate::histogram::Distribution;
 use crate::host::Host;
+pub use crate::limits::LimitReading;
 pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
@@ -163,7 +164,8 @@ impl Node {
         let replica = Replica::new(replica_options, state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
-        let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
+        let clock = Arc::clone(&seams.clock);
+        let host = Host::new(replica, clock, proposer, limits, Arc::clone(meters.limits()));
         let fatal = Fatal::default();
         let audit = open_audit(&config, &seams, &meters, &fatal)?;
         if let Some(audit) = &audit {

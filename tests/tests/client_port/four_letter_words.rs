@@ -110,7 +110,8 @@ fn differences(addresses: [SocketAddr; 2]) -> Vec<String> {
         let (expected, found) = (sorted(expected), sorted(found));
         if word == "mntr" && found.len() > 1 {
             let lacks: Vec<_> = not_in(&expected, &found).collect();
-            let own: Vec<_> = not_in(&found, &expected).collect();
+            let own: Vec<_> =
+                not_in(&found, &expected).filter(|key| !key.starts_with("zk_limit_")).collect();
             let in_ensemble = expected.iter().any(|key| key == "zk_quorum_size");
             let of_ensemble =
                 |key: &str| key.starts_with("zk_raft_") || MNTR_COMPARISONS.contains(&key);

@@ -14,7 +14,7 @@ use super::identity::first_identities;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
-use crate::{ConnectionId, Op, Output, ProposalNumber, Replica};
+use crate::{ConnectionId, Limit, Op, Output, ProposalNumber, Refusal, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
 const NO_XID: Xid = Xid(0);
@@ -34,6 +34,10 @@ impl Replica {
         let full = self.state.session_count() >= self.options.sessions_max;
         // A resume is held against the client's zxid when its command is applied here.
         let ahead = request.last_zxid_seen > self.state.last_zxid();
+        if self.serving && new && full {
+            let session = SessionId::NONE;
+            self.refusals.push(Refusal { limit: Limit::Sessions, peer, session });
+        }
         if !self.serving || new && (full || ahead) {
             out.push(Output::Close { connection });
             return;

@@ -5,7 +5,7 @@ use zoolet_jute::{AuthPacket, ErrorCode, Id, OpCode, Reply, Request, Zxid};
 use super::client::{Ready, RequestState};
 use super::identity::Schemes;
 use super::reply_to::ReplyTo;
-use crate::{BadRequest, ConnectionId, Replica, SaslStep};
+use crate::{BadRequest, ConnectionId, Limit, Replica, SaslStep};
 
 /// The most bytes of all identities that a connection may prove: they travel with each of its
 /// writes.
@@ -75,6 +75,8 @@ impl Replica {
         let fits = identities.len() <= max && bytes <= IDENTITY_BYTES_MAX;
         if fits {
             asking.identities = identities.into();
+        } else {
+            self.refuse(Limit::SessionIdentities, connection);
         }
         fits
     }

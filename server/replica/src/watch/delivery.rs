@@ -12,7 +12,7 @@ use super::watches_left::{WatchList, WatchesLeft};
 use super::{Modes, WatchTable};
 use crate::session::{ReplyTo, RequestState};
 use crate::state::{LongReply, State};
-use crate::{ConnectionId, Output, Replica};
+use crate::{ConnectionId, Limit, Output, Replica};
 
 /// How many watches of a connection are looked up in one go behind a snapshot.
 const CATCH_UP_AT_ONCE: usize = 500;
@@ -32,7 +32,7 @@ impl Replica {
         identities: &[Id],
     ) -> Result<ReadReply, ErrorCode> {
         let watch = wanted_watch(request);
-        if watch.is_some_and(|(path, _)| !self.has_room_for(connection, path)) {
+        if watch.is_some_and(|(path, _)| !self.make_room_for(connection, path)) {
             return Err(ErrorCode::ThrottledOp);
         }
         let (session, skip_acl) = (self.session_of(connection), self.options.policy.skip_acl);
@@ -53,7 +53,7 @@ impl Replica {
         connection: ConnectionId,
         body: &AddWatchRequest,
     ) -> Result<Reply, ErrorCode> {
-        if !self.has_room_for(connection, &body.path) {
+        if !self.make_room_for(connection, &body.path) {
             return Err(ErrorCode::ThrottledOp);
         }
         let modes = match body.mode {
@@ -102,7 +102,7 @@ impl Replica {
             };
             let missed = kind.missed(&self.state, &path, left.since());
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
-                if !self.has_room_for(connection, &path) {
+                if !self.make_room_for(connection, &path) {
                     self.close(connection, out);
                     return;
                 }
@@ -121,17 +121,26 @@ impl Replica {
 
     /// Whether a connection may watch this path as well. A path need not exist to be watched, and can
     /// be as long as a frame, so watches are limited by their memory, too.
-    fn has_room_for(&self, connection: ConnectionId, path: &str) -> bool {
+    fn make_room_for(&mut self, connection: ConnectionId, path: &str) -> bool {
         if !self.watches.modes(connection, path).is_empty() {
             return true;
         }
         let (watches, options) = (&self.watches, &self.options);
         let more = WatchTable::bytes_of(path);
-        watches.len_of(connection) < options.watches_per_connection_max
-            && watches.len() < options.watches_max
-            && watches.bytes_of_connection(connection) + more
-                <= options.watch_bytes_per_connection_max
-            && watches.bytes() + more <= options.watch_bytes_max
+        let bytes = watches.bytes_of_connection(connection) + more;
+        let exceeded = if watches.len_of(connection) >= options.watches_per_connection_max {
+            Limit::SessionWatches
+        } else if bytes > options.watch_bytes_per_connection_max {
+            Limit::SessionWatchBytes
+        } else if watches.len() >= options.watches_max {
+            Limit::Watches
+        } else if watches.bytes() + more > options.watch_bytes_max {
+            Limit::WatchBytes
+        } else {
+            return true;
+        };
+        self.refuse(exceeded, connection);
+        false
     }
 
     /// The state has jumped over changes that were not seen. One-shot watches fire if what they wait

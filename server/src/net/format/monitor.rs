@@ -68,6 +68,14 @@ pub(in super::super) fn mntr(context: &PortContext) -> String {
     out.add("max_lock_hold_us", report.figures.hold_us_max);
     out.add("state_zxid", report.zxid);
     out.add("state_digest", format_args!("{:#018x}", report.digest));
+    for limit in context.limits() {
+        let name = limit.name;
+        if let Some(used) = limit.used {
+            out.add(&format!("limit_{name}_used"), used);
+        }
+        out.add(&format!("limit_{name}_max"), limit.max);
+        out.add(&format!("limit_{name}_refused"), limit.refused);
+    }
     out.0
 }
 

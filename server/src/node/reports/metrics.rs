@@ -9,6 +9,7 @@ use zoolet_replica::Role;
 use super::{Readiness, Reports};
 use crate::histogram::Distribution;
 use crate::host::ServerReport;
+use crate::limits::LimitReading;
 use crate::net::EnsembleFigures;
 use crate::node::meters::Meters;
 use crate::process;
@@ -109,6 +110,7 @@ pub(super) fn of_server(reports: &Reports) -> Vec<Metric> {
     sources.add_locks(&mut list);
     sources.add_ensemble(&mut list);
     sources.add_own(&mut list);
+    sources.add_limits(&mut list);
     list.0
 }
 
@@ -314,6 +316,24 @@ impl Sources<'_> {
             value: MetricValue::Integer(1),
         });
     }
+
+    /// Adds three metrics with a series for each limit.
+    fn add_limits(&self, list: &mut MetricList) {
+        let limits = self.reports.port.limits();
+        let help = "How much of a limit is in use.";
+        for limit in limits.iter().filter(|limit| limit.used.is_some()) {
+            list.limit("zoolet_limit_used", MetricKind::Gauge, help, (limit, limit.used));
+        }
+        for limit in &limits {
+            let help = "The maximum of a limit; 0 for none.";
+            list.limit("zoolet_limit_max", MetricKind::Gauge, help, (limit, Some(limit.max)));
+        }
+        for limit in &limits {
+            let help = "Refusals by a limit.";
+            let refused = Some(limit.refused);
+            list.limit("zoolet_limit_refused_total", MetricKind::Counter, help, (limit, refused));
+        }
+    }
 }
 
 fn add_process(list: &mut MetricList) {
@@ -355,6 +375,18 @@ impl MetricList {
         value: MetricValue,
     ) {
         self.add(Metric { name, kind, help, labels: Vec::new(), value });
+    }
+
+    fn limit(
+        &mut self,
+        name: &'static str,
+        kind: MetricKind,
+        help: &'static str,
+        (limit, value): (&LimitReading, Option<u64>),
+    ) {
+        let labels = vec![("limit", limit.name.to_owned())];
+        let value = integer(value.unwrap_or(0));
+        self.add(Metric { name, kind, help, labels, value });
     }
 
     fn gauge(&mut self, name: &'static str, help: &'static str, value: impl TryInto<i64>) {

@@ -26,6 +26,7 @@ use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
 pub use crate::host::{AdministrationRefused, NoBackup};
+use crate::limits::LimitReading;
 use crate::net::{ConnectionReport, PortReports, identities_of};
 use crate::process;
 use crate::replication::StatusSource;
@@ -230,6 +231,11 @@ impl Reports {
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let version = ("zookeeper.version", self.version().to_owned());
         std::iter::once(version).chain(process::environment()).collect()
+    }
+
+    /// Returns the use, the maximum and the refusals of every limit.
+    pub fn limits(&self) -> Vec<LimitReading> {
+        self.port.limits()
     }
 
     /// Returns the address on which clients are served.
