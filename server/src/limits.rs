@@ -1,7 +1,7 @@
 //! Use, maximum and refusals of every [`Limit`], and the log lines of refusals.
 //!
-//! A limit is registered by its line in the table of `zoolet_replica::Limit`. Whoever enforces it
-//! calls [`LimitTable::set_max`] once, [`LimitTable::refuse`] for each refusal and, if the use is
+//! A limit is registered by its line in the table of `zoolet_replica::Limit`. The code that enforces
+//! it calls [`LimitTable::set_max`] once, [`LimitTable::refuse`] for each refusal and, if the use is
 //! one number, [`LimitTable::set_used`] when it changes or when it is reported.
 
 use std::fmt::Display;
