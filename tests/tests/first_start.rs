@@ -12,7 +12,7 @@ use zoolet_jute::{PathWatchRequest, Reply, Request, Xid};
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::ServerProcess;
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::{wait, zoolet};
+use zoolet_tests::{four_letter, http, wait, zoolet};
 
 /// How long three servers may take to serve, on a busy machine.
 const START_MAX: Duration = Duration::from_secs(90);
@@ -80,4 +80,49 @@ fn the_first_clients_read_the_members_and_see_no_change_of_them() {
         // An event would come before the reply.
         assert_eq!(read_config(&mut client), (text, mzxid));
     }
+}
+
+/// One of three at its first start reported that its state had diverged from the majority's: it had
+/// no membership, and of no voters a majority is one.
+#[test]
+fn a_server_alone_at_its_first_start_has_not_diverged() {
+    let directory = tempfile::tempdir().unwrap();
+    let lease = PortLease::take(2 * SERVERS + 1).unwrap();
+    let (http_port, ports) = lease.ports().split_first().unwrap();
+    let (clients, peers) = ports.split_at(SERVERS);
+    let server = |(id, (client, peer)): (usize, (&u16, &u16))| {
+        let http =
+            if id == 1 { format!("http = \"127.0.0.1:{http_port}\"\n") } else { String::new() };
+        format!(
+            "[[server]]\nid = {id}\nclient = \"127.0.0.1:{client}\"\n\
+             peer = \"127.0.0.1:{peer}\"\n{http}data_dir = \"{id}\"\n"
+        )
+    };
+    let text: String = (1..).zip(clients.iter().zip(peers)).map(server).collect();
+    let config = directory.path().join("cluster.toml");
+    fs::write(&config, format!("{text}[four_letter]\nwords = [\"*\"]\n")).unwrap();
+    let mut command = Command::new(zoolet::binary().unwrap());
+    command.args(["serve", "--id", "1", "--config"]).arg(&config);
+    let _server = ServerProcess::spawn(command.stderr(Stdio::null())).unwrap();
+    let http_port = SocketAddr::from(([127, 0, 0, 1], *http_port));
+    let ask = |path: &str| http::get(http_port, path).ok();
+    let has_started = || ask("/ready").filter(|answer| !answer.body.contains("is starting"));
+    let ready = wait::until(START_MAX, has_started).expect("it does not start");
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("not part of an ensemble yet"), "{}", ready.body);
+    let metrics = ask("/metrics").unwrap().body;
+    for (name, value) in [
+        ("digest_mismatches_count", 0),
+        ("zoolet_state_differing_servers", 0),
+        ("zoolet_state_agreed_index", 0),
+        ("quorum_size", SERVERS),
+        ("zoolet_ready", 0),
+        ("unrecoverable_error_count", 0),
+    ] {
+        let expected = format!("{name} {value}");
+        assert!(metrics.lines().any(|line| line == expected), "no {expected} in {metrics}");
+    }
+    let client = SocketAddr::from(([127, 0, 0, 1], *clients.first().unwrap()));
+    let said = four_letter::ask(client, "mntr").unwrap();
+    assert!(said.contains("not currently serving requests"), "{said}");
 }

@@ -225,7 +225,7 @@ impl Node {
         let partitions = Partitions::default();
         let replication = opened.start(machine, partitions.peer_net(&seams), fatal.clone()).await?;
         let disk = Arc::clone(&seams.disk);
-        let ensemble = settings::KnownEnsemble(replication.status_source());
+        let ensemble = settings::KnownEnsemble::new(&config, replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
         let port_tls = settings::client_port_tls(client_tls.as_ref());
         let port_options = settings::port_options(&config, server_info, (port_tls, logins));

@@ -306,8 +306,12 @@ impl Divergence {
         }
     }
 
-    /// What is known, if these are the voters.
+    /// Returns the outcome of the comparisons among these voters. Without a membership there is no
+    /// majority that could disagree with this server.
     pub(super) fn findings(&self, server: NodeId, voters: &[NodeId]) -> Findings {
+        if voters.is_empty() {
+            return Findings { diverged: self.is_found(), ..Findings::default() };
+        }
         let compared = self.compared();
         let of = |voter: &NodeId| compared.with.get(voter).copied().unwrap_or_default();
         let majority = voters.len() / 2 + 1;
@@ -427,6 +431,17 @@ mod tests {
         divergence.compare(NodeId(2), 0, ours, CheckpointAnswer::Term(4));
         divergence.compare(NodeId(3), 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
         assert!(divergence.findings(NodeId(1), &[1, 2, 3].map(NodeId)).diverged);
+    }
+
+    /// One of three servers reported at its first start that its state had diverged, and the
+    /// documented remedy is an empty directory. The majority of zero voters was computed as one.
+    #[test]
+    fn a_server_without_a_membership_has_not_diverged() {
+        let divergence = Divergence::new(1);
+        divergence.note(position(1, 10), 7);
+        assert_eq!(divergence.findings(NodeId(1), &[]), Findings::default());
+        divergence.verdict.send_replace(Some("differs".to_owned()));
+        assert!(divergence.findings(NodeId(1), &[]).diverged, "the verdict is final");
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(crate) struct Status {
     pub role: Role,
     /// Whether it has a vote.
     pub is_voter: bool,
+    /// Whether it knows a membership: false until the ensemble is founded, or has taken this server
+    /// in.
+    pub has_membership: bool,
     /// The last entry, the last committed one, the last applied one.
     pub last_log: Option<LogIndex>,
     pub committed: Option<LogIndex>,
@@ -128,6 +131,7 @@ impl Status {
             leader: view.leader.map(NodeId::server),
             role,
             is_voter: voters.contains(&handle.node()),
+            has_membership: !voters.is_empty(),
             last_log: view.last_log,
             committed: view.committed,
             applied: applied.borrow().map(|last| last.index),

@@ -140,12 +140,16 @@ impl Reports {
         if self.meters.is_stopping() {
             return Readiness::NotReady("the server stops");
         }
-        if self.status.status().diverged {
+        let status = self.status.status();
+        if status.diverged {
             return Readiness::NotReady("the state differs from the majority's");
         }
         match (host.serving(), host.read_only()) {
             (true, false) => Readiness::Ready,
             (true, true) => Readiness::NotReady("no leader is known: only reads are served"),
+            (false, _) if !status.has_membership => {
+                Readiness::NotReady("this server is not part of an ensemble yet")
+            }
             (false, _) => Readiness::NotReady("no leader with a majority is known"),
         }
     }

@@ -352,27 +352,40 @@ pub(super) fn server_info(
 }
 
 /// The ensemble as the replication knows it.
-pub(super) struct KnownEnsemble(pub(super) replication::StatusSource);
+pub(super) struct KnownEnsemble {
+    source: replication::StatusSource,
+    /// The number of configured voters, until there is a membership.
+    configured_voters: usize,
+}
 
-impl EnsembleSource for KnownEnsemble {
-    fn figures(&self) -> EnsembleFigures {
-        ensemble_figures(&self.0.status())
-    }
-
-    fn reset(&self) {
-        self.0.reset_proposed();
+impl KnownEnsemble {
+    pub(super) fn new(config: &ServerConfig, source: replication::StatusSource) -> Self {
+        let members = config.members.values();
+        let voters = members.filter(|member| member.role == MemberRole::Participant);
+        Self { source, configured_voters: voters.count() }
     }
 }
 
-fn ensemble_figures(status: &replication::Status) -> EnsembleFigures {
+impl EnsembleSource for KnownEnsemble {
+    fn figures(&self) -> EnsembleFigures {
+        ensemble_figures(&self.source.status(), self.configured_voters)
+    }
+
+    fn reset(&self) {
+        self.source.reset_proposed();
+    }
+}
+
+fn ensemble_figures(status: &replication::Status, configured_voters: usize) -> EnsembleFigures {
     let synced = |is_voter: bool| {
         let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
         peers.filter(|peer| peer.is_synced).count()
     };
     let voters = status.peers.iter().filter(|peer| peer.is_voter).count();
+    let voters = voters + usize::from(status.is_voter);
     EnsembleFigures {
         leader: status.leader,
-        voters: voters + usize::from(status.is_voter),
+        voters: if status.has_membership { voters } else { configured_voters },
         learners: status.peers.len(),
         synced_followers: synced(true),
         synced_observers: synced(false),
