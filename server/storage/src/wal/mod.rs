@@ -8,6 +8,7 @@
 
 mod batch_reader;
 mod changed_bit;
+mod end_record;
 mod format;
 mod queue;
 mod recovery;
@@ -27,6 +28,7 @@ use bytes::Bytes;
 
 use self::format::Record;
 use self::queue::{Job, JobQueue};
+use self::recovery::Replay;
 use self::segment::SegmentMaker;
 use self::segment_preparer::SegmentPreparer;
 use self::view::LogView;
@@ -85,6 +87,8 @@ pub struct Recovered {
     pub state: LogState,
     /// Where an unfinished write was cut off, which is normal after a power cut.
     pub torn: Option<TornTail>,
+    /// The damage at the end that [`Wal::salvage`] has tolerated.
+    pub lost: Option<String>,
 }
 
 /// An open log. Dropping it writes what waits and ends it in good order.
@@ -101,14 +105,37 @@ impl fmt::Debug for Wal {
 
 impl Wal {
     /// Opens the log in `directory`, which is created if need be. What it recovers is durable when
-    /// this returns.
+    /// this returns. A log that ends before a batch that is known to have been durable is refused.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
         options: WalOptions,
     ) -> Result<(Self, Recovered), StorageError> {
         disk.create_dir_all(directory).map_err(StorageError::io("create", directory))?;
-        let mut replay = recovery::replay(&*disk, directory)?;
+        let replay = recovery::replay(&*disk, directory)?;
+        Self::start(disk, directory, options, replay)
+    }
+
+    /// Opens a log even if its end is lost. [`Wal::open`] keeps refusing that log until
+    /// [`Wal::accept_loss`] is called and the log is closed.
+    pub fn salvage(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: WalOptions,
+    ) -> Result<(Self, Recovered), StorageError> {
+        disk.create_dir_all(directory).map_err(StorageError::io("create", directory))?;
+        let replay = recovery::replay_what_is_left(&*disk, directory)?;
+        let (wal, recovered) = Self::start(disk, directory, options, replay)?;
+        wal.queue.keep_end_record();
+        Ok((wal, recovered))
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: WalOptions,
+        mut replay: Replay,
+    ) -> Result<(Self, Recovered), StorageError> {
         let maker = SegmentMaker {
             disk,
             directory: directory.to_path_buf(),
@@ -138,7 +165,11 @@ impl Wal {
                 *old_place = place;
             }
         }
-        let recovered = Recovered { state: replay.state.clone(), torn: replay.torn };
+        let recovered = Recovered {
+            state: replay.state.clone(),
+            torn: replay.torn.take(),
+            lost: replay.lost.take(),
+        };
         writer.tidy()?;
         let view = LogView::recovered(replay.state, replay.entries, options.cache_bytes_max);
         let queue = Arc::new(JobQueue::new(view, writer, options));
@@ -262,6 +293,11 @@ impl Wal {
     /// Has `on_durable` called when everything that was handed in before is durable.
     pub fn flush(&self, on_durable: OnDurable) -> Result<(), StorageError> {
         self.queue.submit(|_| Ok(Job::new(Vec::new(), on_durable)))
+    }
+
+    /// Declares a salvaged log complete: closing it replaces the record of its end.
+    pub fn accept_loss(&self) {
+        self.queue.replace_end_record();
     }
 
     /// Makes a log of [`WalMode::Inline`] one of [`WalMode::Manual`].

@@ -119,6 +119,16 @@ impl JobQueue {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Stops replacing the record of the end.
+    pub(super) fn keep_end_record(&self) {
+        self.writer().keeps_end_record = true;
+    }
+
+    /// Resumes replacing the record of the end.
+    pub(super) fn replace_end_record(&self) {
+        self.writer().keeps_end_record = false;
+    }
+
     pub(super) fn set_preparer(&self, preparer: SegmentPreparer) {
         self.writer().set_preparer(preparer);
     }

@@ -7,6 +7,7 @@
 //! - The first batch of a segment was durable before the segment got its name.
 //! - A batch that is whole but for one bit, and in which no sector ends in zeros, was written as a
 //!   whole: a write that was cut short lacks sectors, or their ends.
+//! - A batch up to the one in the end record was durable (`end_record`).
 //! - Otherwise it was never acknowledged, and the log ends before it.
 //!
 //! The last batch that does read may still be unsynced: a server that was killed leaves it in the
@@ -25,6 +26,7 @@ use crc32c::crc32c;
 
 use super::batch_reader::{BatchRecord, decode_records, read, read_body, read_header};
 use super::changed_bit::find_changed_bit;
+use super::end_record::{EndRecord, FILE_NAME};
 use super::format::{
     BatchHeader, EMPTY_SECTOR, FORMAT_VERSION, HeaderError, Record, SECTOR_BYTES,
     SEGMENT_HEADER_BYTES, SegmentHeader, segment_number, segment_path,
@@ -37,11 +39,17 @@ use crate::{Disk, LogIndex, StorageError};
 
 /// A piece of the search for later batches, in bytes.
 const SEARCH_BYTES: u64 = 1 << 20;
+
 /// Where an unfinished write was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     pub file: PathBuf,
     pub offset: u64,
+    /// The number of the batch that is not whole.
+    pub batch: u64,
+    /// False if the log was closed cleanly before this batch. Otherwise a write that was interrupted
+    /// by a crash and a durable write that the disk has lost look the same.
+    pub may_be_acknowledged: bool,
 }
 
 /// What the segments hold.
@@ -57,6 +65,12 @@ pub(super) struct Replay {
     pub(super) last_batch: Option<LastBatch>,
     pub(super) older: VecDeque<OldSegment>,
     pub(super) torn: Option<TornTail>,
+    /// Damage at the end that was tolerated.
+    pub(super) lost: Option<String>,
+    /// The recorded end.
+    end: Option<EndRecord>,
+    /// Whether the last batch read so far is the final one of the record, at its original location.
+    ends_unmoved: bool,
 }
 
 /// The last batch that could be read.
@@ -100,6 +114,27 @@ enum Found {
 
 /// Reads all segments of a directory.
 pub(super) fn replay(disk: &dyn Disk, directory: &Path) -> Result<Replay, StorageError> {
+    let end = EndRecord::read(disk, directory)?.filter(|_| !planted!("lost-end-is-served"));
+    replay_up_to(disk, directory, end)
+}
+
+/// Reads all segments of a directory, and tolerates the loss of the last durable batches.
+pub(super) fn replay_what_is_left(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Replay, StorageError> {
+    let read = EndRecord::read(disk, directory).and_then(|end| replay_up_to(disk, directory, end));
+    let Err(why @ StorageError::Corrupt { .. }) = read else { return read };
+    // Any other damage is found again.
+    let replay = replay_up_to(disk, directory, None)?;
+    Ok(Replay { lost: Some(why.to_string()), ..replay })
+}
+
+fn replay_up_to(
+    disk: &dyn Disk,
+    directory: &Path,
+    end: Option<EndRecord>,
+) -> Result<Replay, StorageError> {
     let mut segments = Vec::new();
     for found in disk.list(directory).map_err(StorageError::io("list", directory))? {
         let path = directory.join(&found.name);
@@ -109,7 +144,11 @@ pub(super) fn replay(disk: &dyn Disk, directory: &Path) -> Result<Replay, Storag
             disk.remove(&path).map_err(StorageError::io("remove", &path))?;
         }
     }
-    let mut replay = Replay::default();
+    if let Some(end) = end.filter(|_| segments.is_empty()) {
+        let what = format!("it names batch {}, and there is no segment", end.number);
+        return Err(StorageError::corrupt(&directory.join(FILE_NAME), 0, what));
+    }
+    let mut replay = Replay { end, ..Replay::default() };
     let mut segments = segments.into_iter().peekable();
     while let Some(first_batch) = segments.next() {
         let path = segment_path(directory, first_batch);
@@ -173,6 +212,14 @@ impl Replay {
                     let what = format!("batch {number} was durable and cannot be read");
                     return Err(StorageError::corrupt(path, offset, what));
                 }
+                Found::Nothing if self.end.is_some_and(|end| end.number >= number) => {
+                    let durable = self.end.map_or(number, |end| end.number);
+                    let what = format!(
+                        "the log ends before batch {number}, and batch {durable} was durable, as the \
+                         file {FILE_NAME} shows: acknowledged writes are lost"
+                    );
+                    return Err(StorageError::corrupt(path, offset, what));
+                }
                 Found::Nothing => {
                     let changed = find_changed_bit(segment, bytes, offset, number)?;
                     if let Some(at) = changed.filter(|_| !planted!("changed-bit-ends-the-log")) {
@@ -181,6 +228,9 @@ impl Replay {
                         return Err(StorageError::corrupt(path, at, what));
                     }
                     self.torn = search_later_batch(segment, bytes, offset, number)?;
+                    if let Some(torn) = &mut self.torn {
+                        torn.may_be_acknowledged = !self.ends_unmoved;
+                    }
                     break;
                 }
             }
@@ -204,8 +254,15 @@ impl Replay {
         {
             return Err(corrupt(format!("batch {number} does not follow the batch before it")));
         }
+        let starts_segment = number == segment.header.first_batch;
+        if let Some(end) = self.end.filter(|end| end.number == number)
+            && !end.is(&batch.header, batch.checksum, starts_segment)
+        {
+            let what = format!("batch {number} is not the one that the file {FILE_NAME} names");
+            return Err(corrupt(what));
+        }
         let mut records = batch.records.into_iter();
-        if number == segment.header.first_batch {
+        if starts_segment {
             let Some(BatchRecord { record: Record::State(state), .. }) = records.next() else {
                 return Err(corrupt("the segment does not begin with the log's state".to_owned()));
             };
@@ -214,6 +271,9 @@ impl Replay {
             // It ended the log in good order, and its work was to prove the last batch.
             return Ok(());
         }
+        self.ends_unmoved = self.end.is_some_and(|end| {
+            end.is_final && end.number == number && end.is_unmoved(batch.checksum)
+        });
         let chain = Chain { state: self.state.clone(), number, previous };
         let mut taken = Vec::with_capacity(records.len());
         for BatchRecord { start, bytes, record } in records {
@@ -336,7 +396,12 @@ fn search_later_batch(
             if EMPTY_SECTOR.starts_with(sector) {
                 continue;
             }
-            torn = Some(TornTail { file: path.clone(), offset: unreadable });
+            torn = Some(TornTail {
+                file: path.clone(),
+                offset: unreadable,
+                batch: number,
+                may_be_acknowledged: true,
+            });
             let later = BatchHeader::decode(header.salt, sector);
             if later.is_some_and(|(later, _)| later.number > number)
                 && !planted!("damage-taken-for-a-torn-end")

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::end_record::EndRecord;
 use super::format::{
     SECTOR_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, round_up_to_sector, segment_path,
 };
@@ -120,6 +121,11 @@ impl SegmentMaker {
     pub(super) fn remove(&self, path: &Path) -> Result<(), StorageError> {
         self.disk.remove(path).map_err(StorageError::io("remove", path))?;
         self.sync_directory()
+    }
+
+    /// Records a durable batch in the end record.
+    pub(super) fn record_end(&self, end: EndRecord) -> Result<(), StorageError> {
+        end.write(&*self.disk, &self.directory)
     }
 
     fn sync_directory(&self) -> Result<(), StorageError> {

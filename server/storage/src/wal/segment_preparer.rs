@@ -1,5 +1,5 @@
-//! A second thread for what would stall the writer: filling the next segment with zeros and
-//! removing old ones.
+//! A second thread for what would stall the writer: filling the next segment with zeros, removing
+//! old ones, and recording that a new one is durable.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::end_record::EndRecord;
 use super::segment::{NEXT_NAME, Prepared, SegmentMaker};
 use crate::StorageError;
 use crate::panic::caught_now;
@@ -20,6 +21,7 @@ const PIECE_PAUSE: Duration = Duration::from_millis(10);
 enum SegmentJob {
     Prepare(Sender<Result<Prepared, StorageError>>),
     Remove(PathBuf),
+    RecordEnd(EndRecord),
 }
 
 /// Receives a failure of its thread.
@@ -103,6 +105,10 @@ impl SegmentPreparer {
         self.send(SegmentJob::Remove(path));
     }
 
+    pub(super) fn record_end(&self, end: EndRecord) {
+        self.send(SegmentJob::RecordEnd(end));
+    }
+
     fn send(&self, job: SegmentJob) {
         if let Some(jobs) = &self.jobs {
             // A preparer that has failed has reported it, and the log is closed.
@@ -145,6 +151,7 @@ fn run(
                 failure
             }
             SegmentJob::Remove(path) => reported(|| maker.remove(&path)).err(),
+            SegmentJob::RecordEnd(end) => reported(|| maker.record_end(end)).err(),
         };
         if let Some(failure) = failure {
             on_failure(failure);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crc32c::crc32c;
 
+use super::end_record::EndRecord;
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, Record, SECTOR_BYTES, SEGMENT_HEADER_BYTES, round_up_to_sector,
 };
@@ -30,6 +31,8 @@ pub(super) struct Chain {
 #[derive(Debug)]
 struct Encoded {
     bytes: Vec<u8>,
+    /// The batch as the end of the log; `None` for an end mark.
+    end: Option<EndRecord>,
     /// For each entry in it: its index, and offset and length of its record, in bytes.
     entries: Vec<(LogIndex, u64, u32)>,
 }
@@ -84,7 +87,8 @@ impl Chain {
         buffer.resize(stride, 0);
         self.number += 1;
         self.previous = checksum;
-        Ok(Encoded { bytes: buffer, entries })
+        let end = (header.records > 0).then(|| EndRecord::new(&header, checksum));
+        Ok(Encoded { bytes: buffer, end, entries })
     }
 }
 
@@ -113,6 +117,12 @@ pub(super) struct Writer {
     current_last_index: Option<LogIndex>,
     older: VecDeque<OldSegment>,
     buffer: Vec<u8>,
+    /// The last batch with records, which is durable.
+    end: Option<EndRecord>,
+    /// The first batch of a new segment that has yet to be recorded.
+    end_to_record: Option<EndRecord>,
+    /// Set while the end record must keep showing that the end of the log is lost.
+    pub(super) keeps_end_record: bool,
 }
 
 /// Where the entries of a batch are, in the order of the batch.
@@ -140,6 +150,9 @@ impl Writer {
             current_last_index: None,
             older,
             buffer: Vec::new(),
+            end: None,
+            end_to_record: None,
+            keeps_end_record: false,
         };
         let locations = writer.wrote(encoded);
         Ok((writer, locations))
@@ -195,6 +208,7 @@ impl Writer {
         let last_index = self.current_last_index.take();
         self.older.push_back(OldSegment { path: full.path.clone(), last_index });
         self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.end_to_record = encoded.end;
         Ok(self.wrote(encoded))
     }
 
@@ -218,13 +232,20 @@ impl Writer {
         let highest = locations.iter().map(|(index, _)| *index).max();
         self.current_last_index = self.current_last_index.max(highest);
         self.offset += encoded.bytes.len() as u64;
+        self.end = encoded.end.or(self.end);
         self.buffer = encoded.bytes;
         locations
     }
 
-    /// Does what no caller waits for: removes the segments that hold only purged entries, and has
-    /// the next segment prepared before this one is full.
+    /// Does what no caller waits for: records the first batch of a new segment, removes the segments
+    /// that hold only purged entries, and has the next segment prepared before this one is full.
     pub(super) fn tidy(&mut self) -> Result<(), StorageError> {
+        if let Some(end) = self.end_to_record.take().filter(|_| !self.keeps_end_record) {
+            match &self.preparer {
+                Some(preparer) => preparer.record_end(end),
+                None => self.maker.record_end(end)?,
+            }
+        }
         let purged = self.chain.state.purged.map(|purged| purged.index);
         while self.older.front().is_some_and(|oldest| {
             oldest.last_index <= purged || planted!("segments-removed-too-early")
@@ -244,8 +265,15 @@ impl Writer {
     }
 
     /// Ends the log in good order: a last, empty batch proves that the one before was durable, so
-    /// that damage in it cannot pass for a torn write.
+    /// that damage in it cannot pass for a torn write. The disk may lose both together, so the batch
+    /// is also recorded in a second file.
     pub(super) fn finish(&mut self) -> Result<(), StorageError> {
-        self.write_into_current(std::iter::empty()).map(|_| ())
+        self.write_into_current(std::iter::empty())?;
+        // A pending record of the segment's first batch must not replace the final one.
+        self.preparer = None;
+        match self.end.filter(|_| !self.keeps_end_record) {
+            Some(end) => self.maker.record_end(end.as_final()),
+            None => Ok(()),
+        }
     }
 }

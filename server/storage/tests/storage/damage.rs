@@ -2,10 +2,13 @@
 //! wrong and where, or nothing is wrong with what it gives.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use zoolet_storage::{Disk, Entry, Image, LogIndex, LogPosition, MemoryDisk, StorageError};
+use zoolet_storage::{
+    Disk, Entry, Image, LogIndex, LogPosition, MemoryDisk, StorageError, Wal, WalMode, WalOptions,
+};
 
-use crate::trace::{DIRECTORY, Model, Op, Trace, open};
+use crate::trace::{DIRECTORY, Model, Op, Trace, open, options};
 
 /// A small log on a disk on which everything is durable; what it holds, and what it held before
 /// its last batch.
@@ -56,7 +59,7 @@ fn is_noticed(image: Image, allowed: &[&Model], case: &str) -> bool {
 
 /// The place of the last batch, and the length of its header and records, as docs/storage.md has them.
 fn last_batch(image: &Image) -> (PathBuf, usize, usize) {
-    let (path, _) = image.files().into_iter().next_back().unwrap();
+    let (path, _) = image.files().into_iter().rfind(|(path, _)| is_segment(path)).unwrap();
     let contents = image.contents(&path).unwrap();
     let is_batch = |at: &usize| contents[*at..].starts_with(b"BTCH");
     let at = (0..contents.len()).step_by(512).rfind(is_batch).unwrap();
@@ -246,7 +249,8 @@ fn no_lost_or_misnamed_segment_is_overlooked() {
 fn no_misdirected_sector_passes_for_data() {
     for seed in 31..=33 {
         let sample = sample(seed, true);
-        let files = sample.image.files();
+        let mut files = sample.image.files();
+        files.retain(|(path, _)| is_segment(path));
         for (to, to_bytes) in &files {
             for (from, from_bytes) in &files {
                 let contents = sample.image.contents(from).unwrap();
@@ -310,4 +314,112 @@ fn damage_is_named_with_file_and_offset() {
     image.flip(path, 600, 1).unwrap();
     let error = open(&MemoryDisk::from_image(image)).unwrap_err().to_string();
     assert!(error.starts_with(&format!("{} is damaged at byte 512: ", path.display())), "{error}");
+}
+
+/// Returns the image with zeros in the last segment, from an offset to the end of its page.
+fn without_page(image: &Image, from: usize) -> Image {
+    let disk = MemoryDisk::from_image(image.clone());
+    let (path, bytes) = image.files().into_iter().rfind(|(path, _)| is_segment(path)).unwrap();
+    let end = (from / 4096 + 1) * 4096;
+    let zeros = vec![0; end.min(bytes as usize) - from];
+    disk.open(&path).unwrap().write_all_at(&zeros, from as u64).unwrap();
+    let mut image = disk.image();
+    image.settle();
+    image
+}
+
+fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "wal")
+}
+
+/// The end mark lies in the same page as the last batches: losing that page silently lost 7 of 40
+/// acknowledged writes.
+#[test]
+fn a_page_that_is_lost_after_a_stop_in_good_order_is_noticed() {
+    let mut noticed = 0;
+    for seed in 1..=100 {
+        let sample = sample(seed, true);
+        let (path, _) =
+            sample.image.files().into_iter().rfind(|(path, _)| is_segment(path)).unwrap();
+        let used = sample.image.contents(&path).unwrap();
+        let used = used.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for from in (512..used).step_by(512) {
+            let image = without_page(&sample.image, from);
+            let case = format!("seed {seed}, zeros from byte {from} of {used}");
+            let is_noticed = is_noticed(image.clone(), &[&sample.now], &case);
+            noticed += usize::from(is_noticed);
+            if is_noticed {
+                salvage(image, &case);
+            }
+        }
+    }
+    assert!(noticed > 200, "only {noticed} were noticed");
+}
+
+/// Salvaging opens the rest of the log. `open` refuses the log until the loss is accepted.
+fn salvage(image: Image, case: &str) {
+    let disk = MemoryDisk::from_image(image);
+    let salvage = || {
+        let disk = Arc::new(disk.clone());
+        Wal::salvage(disk, Path::new(DIRECTORY), options(WalMode::Manual))
+    };
+    let (wal, found) = match salvage() {
+        Ok(opened) => opened,
+        // The damage is not at the end.
+        Err(StorageError::Corrupt { .. }) => return,
+        Err(error) => panic!("{case}: {error}"),
+    };
+    let lost = found.lost.unwrap();
+    assert!(lost.contains("batch"), "{case}: {lost}");
+    let left = Model::of(&wal).unwrap();
+    drop(wal);
+    let refused = open(&disk).unwrap_err();
+    assert!(matches!(refused, StorageError::Corrupt { .. }), "{case}: {refused}");
+    let (wal, found) = salvage().unwrap();
+    assert!(found.lost.is_some(), "{case}");
+    wal.accept_loss();
+    drop(wal);
+    assert_eq!(Model::of(&open(&disk).unwrap()).unwrap(), left, "{case}");
+}
+
+/// Recovery reports whether the bytes that it cut off may have been acknowledged.
+#[test]
+fn bytes_after_a_stop_in_good_order_were_never_acknowledged() {
+    let cut_off = |in_good_order| {
+        let image = sample(1, in_good_order).image;
+        let (path, at, bytes) = last_batch(&image);
+        let disk = MemoryDisk::from_image(image);
+        let behind = (at + bytes).next_multiple_of(512) as u64;
+        disk.open(&path).unwrap().write_all_at(&[7; 100], behind).unwrap();
+        let salted = WalOptions { salt: 99, ..options(WalMode::Manual) };
+        let (_, found) = Wal::open(Arc::new(disk), Path::new(DIRECTORY), salted).unwrap();
+        found.torn.unwrap()
+    };
+    assert!(!cut_off(true).may_be_acknowledged);
+    let torn = cut_off(false);
+    assert!(torn.may_be_acknowledged && torn.batch > 1, "{torn:?}");
+}
+
+/// An earlier release extends the log and leaves the record of its end as it is.
+#[test]
+fn an_older_record_of_the_end_fits_to_a_log_that_was_extended() {
+    let end = Path::new(DIRECTORY).join("end");
+    for seed in 1..=40 {
+        let mut trace = Trace::new(MemoryDisk::with_faults(), seed);
+        trace.open().unwrap();
+        for _ in 0..40 {
+            trace.step().unwrap();
+        }
+        trace.wal = None;
+        let older = trace.disk.image().contents(&end).unwrap();
+        for _ in 0..3 {
+            trace.open().unwrap();
+            for _ in 0..20 {
+                trace.step().unwrap();
+            }
+            trace.wal = None;
+            trace.disk.create(&end).unwrap().write_all_at(&older, 0).unwrap();
+        }
+        trace.open().unwrap();
+    }
 }
