@@ -78,10 +78,10 @@ pub(crate) struct RestoreArgs {
     /// Which of the configured servers gets the data; takes the place of the myid file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
     pub(crate) id: Option<u8>,
-    /// Have zxids begin above this epoch, the upper half of a zxid: of the last one that clients
-    /// have seen, if they go on without a restart.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) epoch: u32,
+    /// Have zxids begin above this epoch, the upper half of a zxid, which has to be above the newest
+    /// one in the backup. By default they begin above any that a server can have used.
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -96,6 +96,10 @@ pub(crate) struct RecoverArgs {
     /// servers of the old ensemble are refused until their directories are emptied.
     #[arg(long, required = true)]
     pub(crate) force_new_ensemble: bool,
+    /// Have zxids begin above this epoch, the upper half of a zxid, which has to be above the newest
+    /// one in the directory. By default they begin above any that a server can have used.
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -183,6 +187,10 @@ pub(crate) struct ImportArgs {
     /// for data whose digests ZooKeeper itself reports as mismatches.
     #[arg(long)]
     pub(crate) ignore_digests: bool,
+    /// Have zxids begin above this epoch, the upper half of a zxid, which has to be above the newest
+    /// one in the data. By default they begin above any that a server can have used.
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]

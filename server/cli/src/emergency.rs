@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use thiserror::Error;
-use tracing::info;
+use tracing::{info, warn};
 use zoolet_server::embed::config::{self, ConfigError};
 use zoolet_server::embed::{self, DataError};
 
@@ -55,15 +55,18 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<(), EmergencyError> {
 pub(crate) fn recover(args: &RecoverArgs) -> Result<(), EmergencyError> {
     let config = load(&args.config, args.id)?;
     info!(data_dir = %config.data_dir.display(), "reading");
-    let recovered = embed::recover(&config)?;
+    let recovered = embed::recover(&config, args.epoch)?;
+    if let Some(lost) = &recovered.lost {
+        warn!(lost, "the end of the log is lost, and with it writes that were acknowledged");
+    }
     let place = place(recovered.last_index, recovered.committed_index);
     print(&format!(
         "server {} is an ensemble of its own now: {:#018x}, before {:#018x}\n  \
          last entry            {} ({place})\n  \
-         last zxid             {:#x}\n  znodes                {}\n  sessions              {}\n  \
-         note                  {}\n\
+         last zxid             {:#x}\n  zxids begin above     epoch {}\n  \
+         znodes                {}\n  sessions              {}\n  note                  {}\n\
          all entries are kept, also those that were not known to be committed; what the other servers \
-         acknowledged without this one is lost\n\
+         acknowledged without this one is lost: restart the clients, which may have seen it\n\
          start it, and the other servers with empty directories and --join: with their old data they \
          are refused\n",
         config.server_id.0,
@@ -71,6 +74,7 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<(), EmergencyError> {
         recovered.old_founding,
         recovered.last_index,
         recovered.zxid,
+        recovered.epoch,
         recovered.znodes,
         recovered.sessions,
         recovered.note.display(),

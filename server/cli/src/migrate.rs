@@ -57,15 +57,17 @@ pub(crate) fn import(args: &ImportArgs) -> Result<(), MoveError> {
     }
     let state = &imported.state;
     info!(znodes = state.node_count(), data_dir = %config.data_dir.display(), "writing");
-    let founding = embed::found_with(&config, state, imported.epoch)?;
+    let founded = embed::found_with(&config, state, imported.epoch, args.epoch)?;
     print(&format!(
         "imported {}\n  transactions applied  {}\n  last zxid             {:#x}\n  \
+         zxids begin above     epoch {}\n  \
          znodes                {}\n  ephemeral znodes      {}\n  sessions              {}\n  \
          bytes of data         {}\n  digest                {:#x} (version {}; {} compared)\n\
-         server {} is the ensemble {founding:#018x} now, in {}\n",
+         server {} is the ensemble {:#018x} now, in {}\n",
         imported.snapshot.display(),
         imported.transactions,
         imported.last_zxid().0,
+        founded.epoch,
         state.node_count(),
         state.ephemerals_count(),
         state.session_count(),
@@ -74,6 +76,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<(), MoveError> {
         imported.digest_version(),
         imported.digests_compared,
         config.server_id.0,
+        founded.founding,
         config.data_dir.display(),
     ))
 }

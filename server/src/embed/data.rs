@@ -8,7 +8,7 @@ use zoolet_replica::state::State;
 
 use crate::config::ServerConfig;
 use crate::node::{self, OfflineError};
-pub use crate::node::{Recovered, Restored};
+pub use crate::node::{Founded, Recovered, Restored};
 
 /// Why a data directory cannot be founded or read. Its message is one line for an operator, with the
 /// file.
@@ -18,10 +18,16 @@ pub struct DataError(#[from] OfflineError);
 
 /// Makes the empty directory of a configured server that of an ensemble of this server alone, with
 /// `state`. When the server is started, it takes the other configured servers in, which must be
-/// empty. A directory with files is refused. Zxids begin above `epoch`, and above that of the state's
-/// last transaction. Returns the random id of the founding. Blocks.
-pub fn found_with(config: &ServerConfig, state: &State, epoch: u32) -> Result<u64, DataError> {
-    Ok(node::found(config, state, epoch)?)
+/// empty. A directory with files is refused. `known` is the newest epoch that the source of the state
+/// knows, with or without a transaction. Zxids begin above `epoch`, which has to be above that, or
+/// else above any epoch that a server can have used. Blocks.
+pub fn found_with(
+    config: &ServerConfig,
+    state: &State,
+    known: u32,
+    epoch: Option<u32>,
+) -> Result<Founded, DataError> {
+    Ok(node::found(config, state, known, epoch)?)
 }
 
 /// Refuses a configured server whose directory has files, as [`found_with`] and [`restore`] do: for
@@ -40,13 +46,18 @@ pub fn state_of(config: &ServerConfig) -> Result<State, DataError> {
 /// Makes an ensemble of a configured server alone, with the data that it has, for when a majority is
 /// lost for good. The server must not run. Entries that no majority has acknowledged become
 /// committed; what was acknowledged without this server is lost. The others are refused from then
-/// on, until their directories are emptied. Blocks.
-pub fn recover(config: &ServerConfig) -> Result<Recovered, DataError> {
-    Ok(node::recover(config)?)
+/// on, until their directories are emptied. Zxids begin above `epoch`, or else above any epoch that a
+/// server can have used. Blocks.
+pub fn recover(config: &ServerConfig, epoch: Option<u32>) -> Result<Recovered, DataError> {
+    Ok(node::recover(config, epoch)?)
 }
 
 /// Founds the empty directory of a configured server with a backup, as [`found_with`] does with a
 /// state. Each byte of the backup is checked before anything is written. Blocks.
-pub fn restore(config: &ServerConfig, backup: &Path, epoch: u32) -> Result<Restored, DataError> {
+pub fn restore(
+    config: &ServerConfig,
+    backup: &Path,
+    epoch: Option<u32>,
+) -> Result<Restored, DataError> {
     Ok(node::restore(config, backup, epoch)?)
 }

@@ -32,7 +32,7 @@ mod server;
 mod thread;
 
 pub use data::{
-    DataError, Recovered, Restored, check_empty, found_with, recover, restore, state_of,
+    DataError, Founded, Recovered, Restored, check_empty, found_with, recover, restore, state_of,
 };
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};

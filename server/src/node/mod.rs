@@ -36,7 +36,7 @@ use self::listening::Listening;
 use self::machine::HostMachine;
 use self::meters::{Meters, StartFigures, whole_ms};
 pub(crate) use self::offline::OfflineError;
-pub use self::offline::{Recovered, Restored};
+pub use self::offline::{Founded, Recovered, Restored};
 pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
 pub use self::reports::{
     AdministrationRefused, Backup, Configuration, Leader, Member, Membership, Metric, MetricKind,

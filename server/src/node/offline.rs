@@ -11,12 +11,17 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::replication::{self, OfflineOptions};
 
 pub(crate) use crate::replication::OfflineError;
-pub use crate::replication::{Recovered, Restored};
+pub use crate::replication::{Founded, Recovered, Restored};
 
 /// Makes the empty directory of a configured server that of an ensemble of its own, with this
-/// state. Returns the founding's id. Blocks.
-pub(crate) fn found(config: &ServerConfig, state: &State, epoch: u32) -> Result<u64, OfflineError> {
-    replication::found(&options(config)?, state, epoch)
+/// state. Blocks.
+pub(crate) fn found(
+    config: &ServerConfig,
+    state: &State,
+    known: u32,
+    epoch: Option<u32>,
+) -> Result<Founded, OfflineError> {
+    replication::found(&options(config)?, state, known.into(), epoch)
 }
 
 /// Refuses a configured server whose directory is not empty. Blocks.
@@ -30,15 +35,18 @@ pub(crate) fn state_of(config: &ServerConfig) -> Result<State, OfflineError> {
 }
 
 /// Makes a configured server that does not run an ensemble of its own. Blocks.
-pub(crate) fn recover(config: &ServerConfig) -> Result<Recovered, OfflineError> {
-    replication::recover(&options(config)?)
+pub(crate) fn recover(
+    config: &ServerConfig,
+    epoch: Option<u32>,
+) -> Result<Recovered, OfflineError> {
+    replication::recover(&options(config)?, epoch)
 }
 
 /// Founds the empty directory of a configured server with a backup. Blocks.
 pub(crate) fn restore(
     config: &ServerConfig,
     backup: &Path,
-    epoch: u32,
+    epoch: Option<u32>,
 ) -> Result<Restored, OfflineError> {
     replication::restore(&options(config)?, backup, epoch)
 }

@@ -41,6 +41,7 @@ fn kind_of_log(error: &replication::JoinError) -> StartErrorKind {
         | replication::JoinError::LogMissing { .. }
         | replication::JoinError::SnapshotMissing { .. }
         | replication::JoinError::LostEntries { .. }
+        | replication::JoinError::Epoch(_)
         | replication::JoinError::ApacheData(_) => StartErrorKind::Data,
     }
 }

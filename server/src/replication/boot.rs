@@ -16,7 +16,7 @@ const VERSION: u8 = 2;
 const VERSION_WITHOUT_CHECKSUM: u8 = 1;
 
 /// The file in a directory.
-const FILE_NAME: &str = "boot";
+pub(super) const FILE_NAME: &str = "boot";
 
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 64;

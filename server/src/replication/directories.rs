@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use zoolet_storage::{DataDir, Disk, Identity, StorageError};
 
-use super::founding::AcceptorFile;
+use super::boot;
+use super::founding::{AcceptorFile, FILE_NAME as FOUNDING};
 use super::join_error::JoinError;
 use super::options::ReplicationOptions;
 use crate::fatal::Fatal;
@@ -87,51 +88,87 @@ impl Directories {
     }
 
     /// Makes the directories this server's at the first start, and refuses another server's, a log
-    /// that is not where it should be, and the data of an Apache `ZooKeeper`: its clients would find
-    /// an empty tree.
+    /// that is missing or not where it should be, and the data of an Apache `ZooKeeper`: its clients
+    /// would find an empty tree.
     pub(super) fn claim(&self, identity: Identity) -> Result<(), JoinError> {
-        let (disk, inside) = (self.data.disk(), self.data.wal_path());
-        let has_served = Identity::read(&self.data)?.is_some();
-        let is_inside = disk.exists(&inside).map_err(StorageError::io("look for", &inside))?;
-        if !has_served {
-            self.refuse_apache_data()?;
-        }
-        let missing = || {
+        self.refuse_misplaced_data()?;
+        if self.lacks_log()? {
             let (directory, expected) = (self.data.path().to_owned(), self.wal_path());
-            JoinError::LogMissing { directory, expected }
-        };
-        if let Some(log) = &self.log {
-            if is_inside {
-                return Err(JoinError::LogElsewhere { found: inside, expected: log.wal_path() });
-            }
-            if has_served && Identity::read(log)?.is_none() {
-                return Err(missing());
-            }
-            identity.claim(log)?;
-        } else if has_served && !is_inside {
-            return Err(missing());
-        } else {
-            disk.create_dir_all(&inside).map_err(StorageError::io("create", &inside))?;
+            return Err(JoinError::LogMissing { directory, expected });
         }
-        if has_served && self.has_lost_its_log()? {
-            return Err(missing());
+        self.take(identity)
+    }
+
+    /// Claims the directories for a new ensemble: the log may be missing. The identity, which has a
+    /// new founding, is durable before there is a log, or else that would pass for the old one.
+    pub(super) fn claim_without_log(&self, identity: Identity) -> Result<(), JoinError> {
+        self.refuse_misplaced_data()?;
+        self.take(identity)?;
+        Ok(self.write(identity)?)
+    }
+
+    fn take(&self, identity: Identity) -> Result<(), JoinError> {
+        if let Some(log) = &self.log {
+            identity.claim(log)?;
+        } else {
+            let (disk, inside) = (self.data.disk(), self.data.wal_path());
+            disk.create_dir_all(&inside).map_err(StorageError::io("create", &inside))?;
         }
         Ok(identity.claim(&self.data)?)
     }
 
-    /// The log has a segment before there is a snapshot, and never ends without one: a snapshot
-    /// without a log is what is left of a server that had given votes and acknowledged entries.
-    fn has_lost_its_log(&self) -> Result<bool, StorageError> {
-        let disk = self.data.disk();
-        let has = |directory: PathBuf, extension: &str| -> Result<bool, StorageError> {
-            if !disk.exists(&directory).map_err(StorageError::io("look for", &directory))? {
-                return Ok(false);
+    fn refuse_misplaced_data(&self) -> Result<(), JoinError> {
+        if Identity::read(&self.data)?.is_none() {
+            self.refuse_apache_data()?;
+            self.refuse_lost_identity()?;
+        }
+        if let Some(log) = &self.log {
+            let found = self.data.wal_path();
+            let disk = self.data.disk();
+            if disk.exists(&found).map_err(StorageError::io("look for", &found))? {
+                return Err(JoinError::LogElsewhere { found, expected: log.wal_path() });
             }
-            let files = disk.list(&directory).map_err(StorageError::io("list", &directory))?;
-            let names = files.iter().map(|file| Path::new(&file.name));
-            Ok(names.filter_map(Path::extension).any(|found| found == extension))
+        }
+        Ok(())
+    }
+
+    /// Returns whether the log of a server that has served is missing, and with it the votes and the
+    /// entries that the server has acknowledged. The first segment is durable before the first
+    /// snapshot and before the identity names a founding, and the last segment is never removed.
+    pub(super) fn lacks_log(&self) -> Result<bool, StorageError> {
+        if Identity::read(&self.data)?.is_none() {
+            return Ok(false);
+        }
+        let (disk, wal) = (self.data.disk(), self.wal_path());
+        let has_place = match &self.log {
+            Some(log) => Identity::read(log)?.is_some(),
+            None => disk.exists(&wal).map_err(StorageError::io("look for", &wal))?,
         };
-        Ok(has(self.data.snapshot_path(), "snap")? && !has(self.wal_path(), "wal")?)
+        if !has_place {
+            return Ok(true);
+        }
+        let is_founded = self.identity()?.is_some_and(|known| known.founding != 0);
+        let must_have_log = is_founded || has_files(&*disk, &self.data.snapshot_path(), "snap")?;
+        Ok(must_have_log && !has_files(&*disk, &wal, "wal")?)
+    }
+
+    /// Refuses a directory with files that are written only after its identity.
+    fn refuse_lost_identity(&self) -> Result<(), StorageError> {
+        for (directory, name) in [(&self.data, boot::FILE_NAME), (self.of_log(), FOUNDING)] {
+            let found = directory.path().join(name);
+            let is_there = directory.disk().exists(&found);
+            if Identity::read(directory)?.is_none()
+                && is_there.map_err(StorageError::io("look for", &found))?
+            {
+                let what = format!(
+                    "it is missing, but {} shows that a server has run here: bring it back, or empty \
+                     the whole directory to start without data",
+                    found.display()
+                );
+                return Err(StorageError::corrupt(&directory.path().join("identity"), 0, what));
+            }
+        }
+        Ok(())
     }
 
     fn refuse_apache_data(&self) -> Result<(), JoinError> {
@@ -143,6 +180,16 @@ impl Directories {
         }
         Ok(())
     }
+}
+
+/// Returns whether a directory, if it exists, has files with this extension.
+fn has_files(disk: &dyn Disk, directory: &Path, extension: &str) -> Result<bool, StorageError> {
+    if !disk.exists(directory).map_err(StorageError::io("look for", directory))? {
+        return Ok(false);
+    }
+    let files = disk.list(directory).map_err(StorageError::io("list", directory))?;
+    let names = files.iter().map(|file| Path::new(&file.name));
+    Ok(names.filter_map(Path::extension).any(|found| found == extension))
 }
 
 #[cfg(test)]
@@ -205,6 +252,56 @@ mod tests {
             }
             disk.create(&wal.join("0000000000000001.wal")).unwrap();
             claim(&disk, log).unwrap();
+        }
+    }
+
+    /// A single server founded its ensemble a second time, without its data, and so did two of three.
+    #[test]
+    fn a_start_in_an_ensemble_needs_a_log() {
+        for log in [None, Some("log")] {
+            let disk = MemoryDisk::new();
+            let wal = claim(&disk, log).unwrap();
+            disk.create_dir_all(&wal).unwrap();
+            // A first start that was interrupted this early can be repeated.
+            claim(&disk, log).unwrap();
+            let segment = wal.join("0000000000000001.wal");
+            disk.create(&segment).unwrap();
+            let founded = Identity { founding: 9, ..OURS };
+            let beside = DataDir::open(Arc::new(disk.clone()), Path::new(log.unwrap_or("data")));
+            // A crash may have left the founding in this directory alone.
+            founded.write(&beside.unwrap()).unwrap();
+            claim(&disk, log).unwrap();
+            disk.remove(&segment).unwrap();
+            let error = claim(&disk, log).unwrap_err();
+            assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
+            assert!(error.to_string().contains("docs/runbook.md"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_new_ensemble_needs_no_log_and_does_not_pass_for_the_old_one() {
+        let disk = MemoryDisk::new();
+        let wal = claim(&disk, None).unwrap();
+        let open = || DataDir::open(Arc::new(disk.clone()), Path::new("data")).unwrap();
+        Identity { founding: 9, ..OURS }.write(&open()).unwrap();
+        let directories = Directories { data: open(), log: None };
+        assert!(directories.lacks_log().unwrap());
+        directories.claim_without_log(Identity { founding: 10, ..OURS }).unwrap();
+        assert_eq!(directories.identity().unwrap().map(|known| known.founding), Some(10));
+        drop(directories);
+        assert!(matches!(claim(&disk, None), Err(JoinError::LogMissing { .. })));
+        disk.create(&wal.join("0000000000000001.wal")).unwrap();
+        claim(&disk, None).unwrap();
+    }
+
+    #[test]
+    fn what_a_server_has_left_is_not_taken_for_a_new_disk() {
+        for left in ["boot", "founding"] {
+            let disk = MemoryDisk::new();
+            disk.create_dir_all(Path::new("data")).unwrap();
+            disk.create(&Path::new("data").join(left)).unwrap();
+            let error = claim(&disk, None).unwrap_err().to_string();
+            assert!(error.contains("data/identity") && error.contains(left), "{error}");
         }
     }
 

@@ -12,7 +12,7 @@ use zoolet_storage::{
 
 use super::directories::Directories;
 use super::join_error::JoinError;
-use crate::consensus::{MemberNode, Membership};
+use crate::consensus::{LeaderVote, MemberNode, Membership, Term};
 use crate::node_id::NodeId;
 use crate::raft;
 
@@ -23,6 +23,18 @@ pub(super) struct Alone {
     pub identity: Identity,
     /// The `host:port` of its peer port.
     pub address: String,
+    /// The epoch above which its zxids begin.
+    pub epoch: u32,
+}
+
+/// Returns the newest term in a log and a snapshot: that of an entry, a vote or a zxid.
+pub(super) fn known_term(wal: &Wal, newest: Option<&SnapshotReader>) -> Result<u64, JoinError> {
+    let log = wal.state();
+    let unreadable = || JoinError::Raft("the vote in the log cannot be read".to_owned());
+    let vote = log.vote.map(|vote| raft::vote_term(vote).ok_or_else(unreadable)).transpose()?;
+    let snapshot = newest.map(|newest| newest.name().term.max(newest.name().zxid >> 32));
+    let last = log.last.map(|last| last.term);
+    Ok([vote, snapshot, last].into_iter().flatten().max().unwrap_or(0))
 }
 
 impl Alone {
@@ -42,8 +54,22 @@ impl Alone {
         if let Some(newest) = &newest {
             continue_behind(wal, newest)?;
         }
+        // Before the membership, which lets this server elect itself.
+        self.begin_epoch(wal)?;
         self.force_membership(wal)?;
         Ok(newest)
+    }
+
+    /// Saves a vote in the epoch, so that the first leader has a later term. A log without entries
+    /// belongs to a first start, which needs none.
+    fn begin_epoch(&self, wal: &Wal) -> Result<(), StorageError> {
+        if wal.state().last.is_none() || planted!("recovery-repeats-zxids") {
+            return Ok(());
+        }
+        let leader = NodeId::new(self.identity.server_id, self.identity.directory_id);
+        let term = Term(u64::from(self.epoch));
+        let vote = LeaderVote { term, leader, is_committed: false };
+        durably(|done| wal.save_vote(raft::vote_bytes(vote), done))
     }
 
     /// Ends the log with a membership of this server alone, if there is a log.
@@ -59,6 +85,7 @@ impl Alone {
         durably(|done| wal.append(vec![entry], done))?;
         tracing::warn!(
             founding = format_args!("{:#018x}", self.identity.founding),
+            epoch = self.epoch,
             "this server alone is a new ensemble now; the others are refused until they are emptied"
         );
         Ok(())

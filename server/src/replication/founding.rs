@@ -27,7 +27,7 @@ const VERSION: u8 = 1;
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The file, beside the log.
-const FILE_NAME: &str = "founding";
+pub(super) const FILE_NAME: &str = "founding";
 
 /// The bits of a ballot that are the server's number.
 const SERVER_BITS: u32 = 8;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 use zoolet_storage::{LogIndex, StorageError};
 
+use super::epoch::EpochError;
+
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]
 pub enum JoinError {
@@ -20,7 +22,8 @@ pub enum JoinError {
     LogElsewhere { found: PathBuf, expected: PathBuf },
     /// The server has served before, but the log is not there.
     #[error(
-        "{} has served before, but its log is not in {}: a server must not start without it",
+        "{} has served before, but its log is not in {}: a server must not start without it; bring \
+         the files *.wal back, or see \"A server has lost its log\" in docs/runbook.md",
         directory.display(), expected.display()
     )]
     LogMissing { directory: PathBuf, expected: PathBuf },
@@ -39,6 +42,9 @@ pub enum JoinError {
          import` into another directory, or move it away to start with an empty tree", .0.display()
     )]
     ApacheData(PathBuf),
+    /// No epoch is left for a new ensemble.
+    #[error(transparent)]
+    Epoch(#[from] EpochError),
     /// The configuration does not name this server.
     #[error("the configuration has no server {0}")]
     NotAMember(zoolet_replica::ServerId),

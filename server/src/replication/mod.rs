@@ -15,6 +15,7 @@ mod context;
 mod directories;
 mod directory;
 mod divergence;
+mod epoch;
 mod forced;
 mod founding;
 mod handle;
@@ -79,6 +80,7 @@ const HANG_UPS_MAX: usize = 64;
 
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
+pub use self::offline::Founded;
 pub(crate) use self::offline::OfflineError;
 pub(crate) use self::offline::{OfflineOptions, found, refuse_files, state_of};
 pub(crate) use self::open::open;

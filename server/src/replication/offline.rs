@@ -18,6 +18,7 @@ use zoolet_storage::{
 };
 
 use super::directories::Directories;
+use super::epoch::{EpochError, first_epoch};
 use super::forced::durably;
 use super::join_error::JoinError;
 use crate::consensus::{LeaderVote, MemberNode, Membership};
@@ -35,9 +36,6 @@ const READ_BYTES: usize = 4 << 20;
 /// What may be in a directory that is founded: the file with a server's number belongs to its
 /// configuration.
 const NOT_DATA: [&str; 2] = ["lock", "myid"];
-
-/// The terms that fit into the upper half of a zxid; one has to be left for the first leader.
-const TERM_MAX: u64 = i32::MAX as u64 - 1;
 
 /// A server's directory, and whose it is to be.
 #[derive(Clone, Debug)]
@@ -75,9 +73,16 @@ pub enum OfflineError {
     /// A file is not a backup, or it is damaged.
     #[error("cannot restore from {}: {what}", path.display())]
     Backup { path: PathBuf, what: String },
-    /// No epoch is left for the ensemble.
-    #[error("the epoch of the last transaction, {0}, is the largest: none can follow it")]
-    LastEpoch(u64),
+}
+
+/// An ensemble that was founded with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Founded {
+    /// Its random id.
+    pub founding: u64,
+    /// Its zxids begin above this epoch.
+    pub epoch: u32,
 }
 
 impl From<StorageError> for OfflineError {
@@ -86,20 +91,26 @@ impl From<StorageError> for OfflineError {
     }
 }
 
-/// Makes an empty directory that of a server that is an ensemble of its own, with this state. The
-/// identity is written last: a directory without it is not a server's. Blocks.
+impl From<EpochError> for OfflineError {
+    fn from(error: EpochError) -> Self {
+        Self::Join(error.into())
+    }
+}
+
+/// Turns an empty directory into that of an ensemble of one server, with this state. `known` is the
+/// newest epoch that its source knows, with or without a transaction. Zxids begin above `epoch`, or by
+/// default above every epoch that a server can have used. The identity is written last: a directory
+/// without it is not a server's. Blocks.
 pub(crate) fn found(
     options: &OfflineOptions,
     state: &State,
-    epoch: u32,
-) -> Result<u64, OfflineError> {
+    known: u64,
+    epoch: Option<u32>,
+) -> Result<Founded, OfflineError> {
     refuse_files(options)?;
-    // The first leader has a later term, so its zxids are larger than those of the state, and than
-    // what clients have seen of an epoch without a transaction.
-    let term = u64::from(state.last_zxid().epoch().max(epoch)).max(1);
-    if term > TERM_MAX {
-        return Err(OfflineError::LastEpoch(term));
-    }
+    let epoch = first_epoch(known.max(u64::from(state.last_zxid().epoch())), epoch)?;
+    // The first leader has a later term.
+    let term = u64::from(epoch);
     let founding = new_founding(options.entropy.number());
     let identity = Identity {
         cluster_id: options.cluster_id,
@@ -110,10 +121,11 @@ pub(crate) fn found(
     let directories = Directories::at(&options.disk, &options.directory, &options.log_directory)?;
     let node = NodeId::new(identity.server_id, identity.directory_id);
     let position = LogPosition { term, node: 0, index: FOUNDED_AT };
-    write_snapshot(&directories, founding, position, (node, &options.address), state)?;
+    let store = SnapshotStore::open(directories.data.disk(), &directories.data.snapshot_path())?;
+    write_snapshot(&store, founding, position, (node, &options.address), state)?;
     write_log(&directories, options, position, node)?;
     directories.write(identity)?;
-    Ok(founding)
+    Ok(Founded { founding, epoch })
 }
 
 /// Refuses directories that are not empty. Blocks.
@@ -139,22 +151,22 @@ pub(crate) fn refuse_files(options: &OfflineOptions) -> Result<(), OfflineError>
     Ok(())
 }
 
+/// Writes the first snapshot of an ensemble of one server, at a place in the log.
 fn write_snapshot(
-    directories: &Directories,
+    store: &SnapshotStore,
     founding: u64,
     position: LogPosition,
     (node, address): (NodeId, &str),
     state: &State,
-) -> Result<(), OfflineError> {
-    let path = directories.data.snapshot_path();
+) -> Result<SnapshotName, JoinError> {
     let member = MemberNode { address: address.to_owned(), line: String::new() };
     let membership = Membership {
         position: Some(position),
         configs: vec![BTreeSet::from([node])],
         nodes: BTreeMap::from([(node, member)]),
     };
-    let meta = raft::snapshot_meta(founding, position, membership).map_err(unreadable(&path))?;
-    let store = SnapshotStore::open(directories.data.disk(), &path)?;
+    let meta = raft::snapshot_meta(founding, position, membership)
+        .map_err(|error| JoinError::Raft(error.to_string()))?;
     let zxid = state.last_zxid().0.cast_unsigned();
     let name = SnapshotName { term: position.term, index: position.index, zxid };
     let mut writer = store.create(name, &meta)?;
@@ -162,7 +174,18 @@ fn write_snapshot(
         writer.write(&piece)?;
     }
     writer.finish(state.digest())?;
-    Ok(())
+    Ok(name)
+}
+
+/// Writes the first snapshot of an ensemble of one server without data.
+pub(super) fn write_empty_snapshot(
+    store: &SnapshotStore,
+    epoch: u32,
+    (node, address): (NodeId, &str),
+) -> Result<SnapshotReader, JoinError> {
+    let position = LogPosition { term: u64::from(epoch), node: 0, index: FOUNDED_AT };
+    let name = write_snapshot(store, 0, position, (node, address), &State::new())?;
+    Ok(store.read(name)?)
 }
 
 fn write_log(
@@ -188,7 +211,8 @@ pub(super) fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Off
 /// were committed or not. Blocks.
 pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> {
     let (directories, _) = claim(options)?;
-    read_state(options, &directories)
+    let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    read_state(options, &directories, &wal)
 }
 
 /// Locks the directories of a server that has data, and returns whose they are.
@@ -208,6 +232,7 @@ pub(super) fn claim(options: &OfflineOptions) -> Result<(Directories, Identity),
 pub(super) fn read_state(
     options: &OfflineOptions,
     directories: &Directories,
+    wal: &Wal,
 ) -> Result<State, OfflineError> {
     let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
     let (newest, damaged) = store.newest()?;
@@ -218,7 +243,6 @@ pub(super) fn read_state(
         let path = store.path(newest.name());
         state = State::restore(newest).map_err(|error: RestoreError| unreadable(&path)(error))?;
     }
-    let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
     if let Some(purged) = wal.state().purged
         && purged.index >= next
     {
@@ -229,7 +253,7 @@ pub(super) fn read_state(
     // As at a start: entries that contradict a snapshot were never committed.
     let there = name.and_then(|name| wal.position(name.index).zip(Some(name.term)));
     if there.is_none_or(|(there, term)| there.term == term) {
-        apply_log(&wal, &directories.wal_path(), next, &mut state)?;
+        apply_log(wal, &directories.wal_path(), next, &mut state)?;
     }
     Ok(state)
 }
@@ -294,7 +318,7 @@ mod tests {
     #[test]
     fn a_founded_directory_has_the_state() {
         let disk = MemoryDisk::new();
-        let founding = found(&options(&disk), &state(), 0).unwrap();
+        let founding = found(&options(&disk), &state(), 0, None).unwrap().founding;
         assert_ne!(founding, 0);
         let read = state_of(&options(&disk)).unwrap();
         assert_eq!(read.digest(), state().digest());
@@ -308,12 +332,18 @@ mod tests {
     /// An epoch without a transaction may have been seen by clients.
     #[test]
     fn zxids_begin_above_the_epoch() {
-        let disk = MemoryDisk::new();
-        found(&options(&disk), &state(), 9).unwrap();
-        let snapshots = Path::new("data/snapshots");
-        let store = SnapshotStore::open(Arc::new(disk), snapshots).unwrap();
-        let (newest, _) = store.newest().unwrap();
-        assert_eq!(newest.unwrap().name().term, 9);
+        let newest_term = |known, epoch| {
+            let disk = MemoryDisk::new();
+            let founded = found(&options(&disk), &state(), known, epoch).unwrap();
+            let store = SnapshotStore::open(Arc::new(disk), Path::new("data/snapshots")).unwrap();
+            let (newest, _) = store.newest().unwrap();
+            assert_eq!(newest.unwrap().name().term, u64::from(founded.epoch));
+            founded.epoch
+        };
+        assert_eq!(newest_term(0, Some(9)), 9);
+        // The state is of epoch 5.
+        assert_eq!(newest_term(0, None), newest_term(5, None));
+        assert_eq!(newest_term(9, None), newest_term(5, None) + 4);
     }
 
     #[test]
@@ -321,14 +351,14 @@ mod tests {
         let disk = MemoryDisk::new();
         let error = state_of(&options(&disk)).unwrap_err();
         assert!(matches!(error, OfflineError::NoData(_)), "{error}");
-        found(&options(&disk), &state(), 0).unwrap();
+        found(&options(&disk), &state(), 0, None).unwrap();
         let before = Identity::peek(&disk, Path::new("data")).unwrap();
-        let error = found(&options(&disk), &state(), 0).unwrap_err();
+        let error = found(&options(&disk), &state(), 0, None).unwrap_err();
         assert!(matches!(error, OfflineError::NotEmpty { .. }), "{error}");
         assert_eq!(Identity::peek(&disk, Path::new("data")).unwrap(), before);
         let apache = MemoryDisk::new();
         apache.create_dir_all(Path::new("data/version-2")).unwrap();
-        let error = found(&options(&apache), &state(), 0).unwrap_err();
+        let error = found(&options(&apache), &state(), 0, None).unwrap_err();
         assert!(error.to_string().contains("version-2"), "{error}");
     }
 
@@ -337,8 +367,9 @@ mod tests {
         let disk = MemoryDisk::new();
         let last = Zxid::new(i32::MAX as u32, 1);
         let state = StateBuilder::default().finish(last).unwrap();
-        let error = found(&options(&disk), &state, 0).unwrap_err();
-        assert!(matches!(error, OfflineError::LastEpoch(_)), "{error}");
+        let error = found(&options(&disk), &state, 0, None).unwrap_err();
+        let OfflineError::Join(JoinError::Epoch(error)) = error else { panic!("{error}") };
+        assert!(matches!(error, EpochError::NoneLeft(_)), "{error}");
         assert!(!disk.exists(Path::new("data")).unwrap());
     }
 }

@@ -3,18 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use zoolet_storage::{Identity, SnapshotReader, SnapshotStore, StorageError, Wal};
+use zoolet_storage::{
+    Identity, Recovered, SnapshotReader, SnapshotStore, StorageError, TornTail, Wal,
+};
 
 use super::bootstrap::Agreement;
 use super::directories::Directories;
 use super::directory::DirectoryIdentity;
-use super::forced::{Alone, cut_conflicting};
+use super::epoch::first_epoch;
+use super::forced::{Alone, cut_conflicting, known_term};
 use super::join_error::JoinError;
+use super::offline::write_empty_snapshot;
 use super::options::ReplicationOptions;
 use super::proposer::Proposer;
 use super::{Opened, boot};
 use crate::config::StartMode;
-use crate::node_id::{new_directory, new_founding};
+use crate::node_id::{NodeId, new_directory, new_founding};
 use crate::raft;
 use crate::snapshots::Snapshots;
 
@@ -25,30 +29,12 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
         return Err(JoinError::NotAMember(options.server));
     }
     let directories = Arc::new(Directories::open(&options)?);
-    let server_id = u64::from(options.server.0);
     let mut options = options;
-    let known = directories.identity()?;
-    if !options.cluster_named
-        && let Some(known) = known
-    {
-        options.cluster_id = known.cluster_id;
-    }
-    let new_directory = new_directory(options.entropy.number());
-    let mut identity = Identity {
-        cluster_id: options.cluster_id,
-        server_id,
-        directory_id: known.map_or(new_directory, |known| known.directory_id),
-        founding: known.map_or(0, |known| known.founding),
-    };
-    directories.claim(identity)?;
+    let (mut identity, begins_empty) = claim(&mut options, &directories)?;
     directories.refuse_loss()?;
     let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
-    let (wal, recovered) =
-        Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
-    if let Some(torn) = recovered.torn {
-        tracing::info!(?torn, "cut off an unfinished write at the end of the log");
-    }
+    let (wal, recovered) = open_log(&options, &directories)?;
     let store = SnapshotStore::open(Arc::clone(&options.disk), &directory.snapshot_path())?;
     let (newest, damaged) = store.newest()?;
     let name = newest.as_ref().map(SnapshotReader::name);
@@ -59,6 +45,12 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
         let missing =
             || JoinError::SnapshotMissing { log: directories.wal_path(), purged: purged.index };
         return Err(damaged.into_iter().next().map_or_else(missing, JoinError::from));
+    }
+    if begins_empty
+        && name.is_none()
+        && let Some(error) = damaged.first()
+    {
+        return Err(error.clone().into());
     }
     for error in damaged {
         tracing::warn!(%error, "a snapshot is damaged, an older one is used");
@@ -72,7 +64,7 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
             let (path, found) = (directory.path().to_owned(), 1);
             return Err(StorageError::OlderFormat { path, found }.into());
         }
-        identity.directory_id = new_directory;
+        identity.directory_id = new_directory(options.entropy.number());
         directories.write(identity)?;
     }
     let mut newest = newest;
@@ -80,8 +72,14 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
         identity.founding = new_founding(options.entropy.number());
         let own = options.members.iter().find(|member| member.server == options.server);
         let address = own.map(|own| own.address.clone()).unwrap_or_default();
-        let alone = Alone { identity, address };
+        let epoch = first_epoch(known_term(&wal, newest.as_ref())?, None)?;
+        if begins_empty && newest.is_none() {
+            let node = NodeId::new(identity.server_id, identity.directory_id);
+            newest = Some(write_empty_snapshot(&store, epoch, (node, &address))?);
+        }
+        let alone = Alone { identity, address, epoch };
         newest = alone.make(&directories, &wal, &store, newest)?;
+        wal.accept_loss();
     } else if let Some(newest) = &newest {
         refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
@@ -92,6 +90,69 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     let agreement = Agreement::new(identity.clone(), directories.acceptor()?);
     let wal = Arc::new(wal);
     Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
+}
+
+/// Claims the directories. Returns the identity of the server, and whether it starts a new ensemble
+/// because its log is missing.
+fn claim(
+    options: &mut ReplicationOptions,
+    directories: &Directories,
+) -> Result<(Identity, bool), JoinError> {
+    let known = directories.identity()?;
+    if !options.cluster_named
+        && let Some(known) = known
+    {
+        options.cluster_id = known.cluster_id;
+    }
+    let new_directory = new_directory(options.entropy.number());
+    let mut identity = Identity {
+        cluster_id: options.cluster_id,
+        server_id: u64::from(options.server.0),
+        directory_id: known.map_or(new_directory, |known| known.directory_id),
+        founding: known.map_or(0, |known| known.founding),
+    };
+    if options.start_mode != StartMode::ForceNew || !directories.lacks_log()? {
+        directories.claim(identity)?;
+        return Ok((identity, false));
+    }
+    tracing::warn!(
+        founding = format_args!("{:#018x}", identity.founding),
+        log = %directories.wal_path().display(),
+        "the log of this server is gone: a new ensemble starts without what was in it"
+    );
+    identity.founding = new_founding(options.entropy.number());
+    directories.claim_without_log(identity)?;
+    Ok((identity, true))
+}
+
+/// Opens the log, and logs the parts that were cut off. A forced new ensemble accepts a lost end.
+fn open_log(
+    options: &ReplicationOptions,
+    directories: &Directories,
+) -> Result<(Wal, Recovered), StorageError> {
+    let is_forced = options.start_mode == StartMode::ForceNew;
+    let open = if is_forced { Wal::salvage } else { Wal::open };
+    let (wal, recovered) = open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    if let Some(lost) = &recovered.lost {
+        tracing::warn!(
+            lost,
+            "the end of the log is lost, and with it writes that were acknowledged"
+        );
+    }
+    if let Some(TornTail { file, offset, batch, may_be_acknowledged }) = &recovered.torn {
+        let file = file.display();
+        if *may_be_acknowledged {
+            tracing::warn!(
+                %file, offset, batch,
+                "cut off an incomplete batch at the end of the log: a write that was interrupted by a \
+                 crash or a power cut was never acknowledged; otherwise the disk may have lost \
+                 acknowledged writes"
+            );
+        } else {
+            tracing::info!(%file, offset, batch, "cut off bytes after the end of the log");
+        }
+    }
+    Ok((wal, recovered))
 }
 
 /// Refuses a snapshot that was put into the directory of another ensemble.

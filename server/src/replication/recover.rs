@@ -11,8 +11,9 @@ use zoolet_storage::{
     Disk, Identity, LogIndex, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
 };
 
-use super::forced::{Alone, cut_conflicting};
-use super::offline::{OfflineError, OfflineOptions, claim, found, read_state};
+use super::epoch::first_epoch;
+use super::forced::{Alone, cut_conflicting, known_term};
+use super::offline::{Founded, OfflineError, OfflineOptions, claim, found, read_state};
 use crate::node_id::new_founding;
 
 /// What was made an ensemble of its own.
@@ -29,10 +30,14 @@ pub struct Recovered {
     pub committed_index: u64,
     /// The last transaction.
     pub zxid: u64,
+    /// Zxids begin above this epoch.
+    pub epoch: u32,
     /// How many znodes there are.
     pub znodes: usize,
     /// How many sessions.
     pub sessions: usize,
+    /// Why the log is known to lack its end, if it does.
+    pub lost: Option<String>,
     /// The file that says what was there before.
     pub note: PathBuf,
 }
@@ -58,16 +63,21 @@ pub struct Restored {
 }
 
 /// Makes an ensemble of a server that has lost the others for good. All of its data is read before
-/// anything is changed. Blocks.
-pub(crate) fn recover(options: &OfflineOptions) -> Result<Recovered, OfflineError> {
+/// anything is changed. Zxids begin above `epoch`, or else above any that a server can have used.
+/// Blocks.
+pub(crate) fn recover(
+    options: &OfflineOptions,
+    epoch: Option<u32>,
+) -> Result<Recovered, OfflineError> {
     let (directories, identity) = claim(options)?;
     if identity.founding == 0 || identity.directory_id == 0 {
         return Err(OfflineError::NoEnsemble(options.directory.clone()));
     }
-    let state = read_state(options, &directories)?;
+    let (wal, found) =
+        Wal::salvage(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    let state = read_state(options, &directories, &wal)?;
     let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
     let (newest, _) = store.newest()?;
-    let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
     let in_snapshot = newest.as_ref().map(SnapshotReader::name);
     if let Some(name) = in_snapshot {
         cut_conflicting(&wal, name)?;
@@ -79,6 +89,8 @@ pub(crate) fn recover(options: &OfflineOptions) -> Result<Recovered, OfflineErro
     let Some(last) = last else {
         return Err(OfflineError::NoEnsemble(options.directory.clone()));
     };
+    let known = known_term(&wal, newest.as_ref())?.max(u64::from(state.last_zxid().epoch()));
+    let epoch = first_epoch(known, epoch)?;
     let founding = new_founding(options.entropy.number());
     let recovered = Recovered {
         founding,
@@ -86,14 +98,17 @@ pub(crate) fn recover(options: &OfflineOptions) -> Result<Recovered, OfflineErro
         last_index: last.0,
         committed_index: committed.unwrap_or_default().0,
         zxid: state.last_zxid().0.cast_unsigned(),
+        epoch,
         znodes: state.node_count(),
         sessions: state.session_count(),
+        lost: found.lost,
         note: options.directory.join(format!("recovered-{founding:016x}.txt")),
     };
     write_note(&*options.disk, &options.directory, &recovered)?;
-    let alone =
-        Alone { identity: Identity { founding, ..identity }, address: options.address.clone() };
+    let identity = Identity { founding, ..identity };
+    let alone = Alone { identity, address: options.address.clone(), epoch };
     alone.make(&directories, &wal, &store, newest)?;
+    wal.accept_loss();
     Ok(recovered)
 }
 
@@ -107,15 +122,23 @@ fn write_note(disk: &dyn Disk, directory: &Path, of: &Recovered) -> Result<(), S
          last entry        {}\n\
          known committed   {}\n\
          last zxid         {:#x}\n\
+         new zxids above   {:#x}\n\
          Entries behind the known committed one are kept; some of them may never have been \
          acknowledged.\n\
-         What the other servers acknowledged without this one is not here.\n\
+         What the other servers acknowledged without this one is not here, and clients that have \
+         seen it are accepted: restart them.\n\
          Empty the directories of the other servers before they start. Nothing undoes this but a copy \
          of the directory that was made before.\n",
-        of.old_founding, of.founding, of.last_index, of.committed_index, of.zxid,
+        of.old_founding,
+        of.founding,
+        of.last_index,
+        of.committed_index,
+        of.zxid,
+        u64::from(of.epoch) << 32,
     );
+    let lost = of.lost.as_ref().map_or(Ok(()), |lost| writeln!(text, "The end is lost: {lost}"));
     // A String takes everything.
-    debug_assert!(written.is_ok());
+    debug_assert!(written.is_ok() && lost.is_ok());
     let path = &of.note;
     let file = disk.create(path).map_err(StorageError::io("create", path))?;
     file.write_all_at(text.as_bytes(), 0).map_err(StorageError::io("write", path))?;
@@ -123,18 +146,15 @@ fn write_note(disk: &dyn Disk, directory: &Path, of: &Recovered) -> Result<(), S
     disk.sync_dir(directory).map_err(StorageError::io("sync", directory))
 }
 
-/// Founds an empty directory with the state of a backup. Zxids begin above `epoch`, and above what
-/// the backup knows of. Blocks.
+/// Founds an empty directory with the state of a backup. Zxids begin above `epoch`, or else above any
+/// that a server can have used. Blocks.
 pub(crate) fn restore(
     options: &OfflineOptions,
     backup: &Path,
-    epoch: u32,
+    epoch: Option<u32>,
 ) -> Result<Restored, OfflineError> {
     let (state, name) = read_backup(backup)?;
     let wrong = |what: String| OfflineError::Backup { path: backup.to_owned(), what };
-    let term = u32::try_from(name.term);
-    let term = term.map_err(|_| OfflineError::LastEpoch(name.term))?;
-    let epoch = epoch.max(term).max(state.last_zxid().epoch());
     if state.level() > FeatureLevel::OF_RELEASE {
         let (found, known) = (state.level().0, FeatureLevel::OF_RELEASE.0);
         return Err(wrong(format!(
@@ -142,7 +162,7 @@ pub(crate) fn restore(
              release that it comes from, or a newer one"
         )));
     }
-    let founding = found(options, &state, epoch)?;
+    let Founded { founding, epoch } = found(options, &state, name.term, epoch)?;
     Ok(Restored {
         founding,
         zxid: state.last_zxid().0.cast_unsigned(),
@@ -208,7 +228,9 @@ mod tests {
     fn a_snapshot_ahead_of_the_log_is_what_the_log_goes_on_behind() {
         let disk = MemoryDisk::new();
         let options = options(&disk);
-        let old = found(&options, &state(Zxid::new(5, 9)), 0).unwrap();
+        let old = found(&options, &state(Zxid::new(5, 9)), 0, Some(5)).unwrap_err();
+        assert!(old.to_string().contains("--epoch 5 is not above 5"), "{old}");
+        let old = found(&options, &state(Zxid::new(5, 9)), 0, Some(6)).unwrap().founding;
         let newer = state(Zxid::new(6, 3));
         let store = SnapshotStore::open(Arc::clone(&options.disk), Path::new("data/snapshots"));
         let position = LogPosition { term: 6, node: 0, index: AHEAD };
@@ -231,7 +253,7 @@ mod tests {
         newer.snapshot().for_each(|piece| writer.write(&piece).unwrap());
         writer.finish(newer.digest()).unwrap();
 
-        let recovered = recover(&options).unwrap();
+        let recovered = recover(&options, None).unwrap();
         assert_eq!((recovered.last_index, recovered.committed_index), (AHEAD.0, AHEAD.0));
         assert_eq!((recovered.old_founding, recovered.zxid), (old, name.zxid));
         assert_ne!(recovered.founding, old);
@@ -243,15 +265,20 @@ mod tests {
         let log = wal.state();
         assert_eq!(log.purged, Some(position));
         assert_eq!(log.last.map(|last| (last.term, last.index)), Some((6, LogIndex(51))));
+        let vote = log.vote.and_then(raft::vote_term);
+        assert_eq!(vote, Some(u64::from(recovered.epoch)), "the first leader's term is above it");
         drop((wal, directories));
-        // It can be done again, and no data is lost by it.
-        let again = recover(&options).unwrap();
+        let used = recover(&options, Some(recovered.epoch)).unwrap_err();
+        assert!(used.to_string().contains("is not above"), "{used}");
+        // It can be done again, and no data is lost by it. No epoch is used twice.
+        let again = recover(&options, None).unwrap();
         assert_eq!((again.last_index, again.zxid), (51, name.zxid));
+        assert!(again.epoch > recovered.epoch && recovered.epoch > 6 + 1_000_000, "{again:?}");
     }
 
     #[test]
     fn a_directory_without_an_ensemble_is_not_recovered() {
-        let error = recover(&options(&MemoryDisk::new())).unwrap_err();
+        let error = recover(&options(&MemoryDisk::new()), None).unwrap_err();
         assert!(matches!(error, OfflineError::NoData(_)), "{error}");
     }
 }

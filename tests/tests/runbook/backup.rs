@@ -123,7 +123,7 @@ fn a_damaged_backup_is_never_restored() {
         let mut config = config;
         config.data_dir = ensemble.path("scratch");
         config.data_log_dir = ensemble.path("scratch");
-        let restored = zoolet_server::embed::restore(&config, &broken, 0);
+        let restored = zoolet_server::embed::restore(&config, &broken, None);
         let error = restored.expect_err(&format!("byte {at}")).to_string();
         assert!(error.contains("broken.snap"), "{error}");
         assert!(!config.data_dir.exists(), "{error}");

@@ -78,3 +78,46 @@ async fn a_lost_disk_is_replaced_by_an_empty_one() {
     let other = ensemble.superuser(3).await;
     assert_eq!(tree(&other).await, tree(&client).await);
 }
+
+/// A survivor that had missed the last election led in the same term as the lost servers: 30 zxids
+/// were used for two different creates, and fencing tokens repeated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_zxid_of_the_lost_servers_is_used_again() {
+    let mut ensemble = Ensemble::started();
+    let leader = ensemble.leader();
+    let others: Vec<usize> = (1..=3).filter(|id| *id != leader).collect();
+    let (survivor, other) = (others[0], others[1]);
+    ensemble.kill(survivor);
+    // The two that are left elect a leader without it.
+    ensemble.kill(leader);
+    ensemble.start(leader, &[]);
+    ensemble.until_serving(&[leader, other]);
+    let client = ensemble.superuser(other).await;
+    let mut lost = zoolet_client::jute::Zxid(0);
+    for number in 0..30 {
+        let path = format!("/lost-{number}");
+        let (_, stat) = client.create(&path, b"x", CreateMode::Persistent).await.unwrap();
+        lost = lost.max(stat.czxid);
+    }
+    let _ = client.detach().await;
+    ensemble.kill(leader);
+    ensemble.kill(other);
+
+    let words = ["recover", "--force-new-ensemble"];
+    badly(&ensemble.zoolet(&[&words[..], &["--epoch", "0"]].concat(), survivor), "is not above");
+    let said = well(&ensemble.zoolet(&words, survivor));
+    assert!(said.contains("zxids begin above     epoch"), "{said}");
+    let mut last = lost;
+    // Each start is a new ensemble, and none repeats a zxid of another.
+    for options in [&[] as &[&str], &["--force-new-ensemble"], &["--force-new-ensemble"]] {
+        ensemble.start(survivor, options);
+        ensemble.until_serving(&[survivor]);
+        let client = ensemble.superuser(survivor).await;
+        let path = format!("/new-{}", last.epoch());
+        let (_, stat) = client.create(&path, b"x", CreateMode::Persistent).await.unwrap();
+        assert!(stat.czxid.epoch() > last.epoch() + (1 << 20), "{:?} {last:?}", stat.czxid);
+        last = stat.czxid;
+        let _ = client.detach().await;
+        ensemble.kill(survivor);
+    }
+}

@@ -11,6 +11,7 @@ mod backup;
 mod clock;
 mod emergencies;
 mod full_disk;
+mod lost_log;
 mod removed;
 mod support;
 mod upgrade;

@@ -109,7 +109,10 @@ fn check_owner(config: &ServerConfig, findings: &mut Findings) {
             );
             findings.error(DATA, text);
         }
-        Ok(Some(_)) => findings.ok(DATA, format!("{shown} has data of this server")),
+        Ok(Some(found)) => {
+            findings.ok(DATA, format!("{shown} has data of this server"));
+            check_log(found, &config.data_log_dir, findings);
+        }
         Ok(None) if has_apache_data(directory) => {
             let text = format!(
                 "{shown} has data of Apache ZooKeeper, which the server does not read: use another \
@@ -119,6 +122,28 @@ fn check_owner(config: &ServerConfig, findings: &mut Findings) {
         }
         Ok(None) => findings.ok(DATA, format!("{shown} has no data yet")),
         Err(error) => findings.error(DATA, error.to_string()),
+    }
+}
+
+/// Reports a missing log and a log that is marked as incomplete. A server that is part of an ensemble
+/// has at least one segment.
+fn check_log(owner: Identity, directory: &Path, findings: &mut Findings) {
+    let wal = directory.join("wal");
+    let has_segment = || {
+        let mut files = fs::read_dir(&wal).into_iter().flatten().flatten();
+        files.any(|file| file.path().extension().is_some_and(|extension| extension == "wal"))
+    };
+    if owner.founding != 0 && !has_segment() {
+        let text = format!(
+            "the server has served, but its log is not in {}: bring the files *.wal back, or see \"A \
+             server has lost its log\" in docs/runbook.md",
+            wal.display()
+        );
+        findings.error(LOG, text);
+    }
+    let mark = directory.join("lost-entries");
+    if let Ok(why) = fs::read_to_string(&mark) {
+        findings.error(LOG, format!("{why} (as noted in {})", mark.display()));
     }
 }
 
