@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,6 +17,19 @@ use tokio::time::sleep;
 /// How far work in the background gives way: a tenth of a share beside a busy thread.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
+
+/// The lines that the log of this process has lost.
+static LOST_LOG_LINES: AtomicU64 = AtomicU64::new(0);
+
+/// Counts lines that the log of this process has lost, for the metric `zoolet_log_lines_lost`. The
+/// program that writes the log calls it.
+pub fn count_lost_log_lines(lines: u64) {
+    LOST_LOG_LINES.fetch_add(lines, Ordering::Relaxed);
+}
+
+pub(crate) fn lost_log_lines() -> u64 {
+    LOST_LOG_LINES.load(Ordering::Relaxed)
+}
 
 /// Has everything that this thread hands to other threads from now on done by this thread itself: for
 /// simulations. Work that blocks is done as long behind its begin as `takes` says, which is asked for each.

@@ -19,11 +19,13 @@ use zoolet_jute::OpCode;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::signal;
 use zoolet_tests::raw::RawConnection;
-use zoolet_tests::wait;
-use zoolet_tests::zoolet;
+use zoolet_tests::{four_letter, http, wait, zoolet};
 
 /// How long something may take that happens by itself, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
+
+/// How long it may take to log more than a pipe and the queue of the log hold.
+const FULL_MAX: Duration = Duration::from_mins(2);
 
 /// How long a log is watched, and the most lines that a server may log meanwhile.
 const WATCHED: Duration = Duration::from_secs(3);
@@ -110,6 +112,13 @@ impl Server {
         found.unwrap_or_else(|| panic!("it ended without: {text}"))
     }
 
+    /// Closes the pipe of its log.
+    fn close_log(&mut self) {
+        let mut other = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
+        self.log = BufReader::new(other.stderr.take().unwrap()).lines();
+        assert!(other.wait().unwrap().success());
+    }
+
     fn signal(&self, name: &str) {
         signal(self.process.id(), name).unwrap();
     }
@@ -127,6 +136,15 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// Returns whether a server answers at its client port, with or without a leader.
+fn answers(client: SocketAddr) -> bool {
+    four_letter::ask(client, "srvr").is_ok_and(|answer| !answer.is_empty())
 }
 
 #[track_caller]
@@ -290,6 +308,60 @@ fn a_log_file_that_cannot_be_opened_is_named() {
     let last = server.log.by_ref().map(Result::unwrap).last().unwrap();
     assert_says(&last, &["zoolet: cannot log: /proc/none/zoolet.log: "]);
     assert_eq!(server.process.wait().unwrap().code(), Some(1));
+}
+
+/// Every thread of the server wrote its own lines: the server stopped until they were read, and SIGTERM
+/// had no effect.
+#[test]
+fn a_log_without_a_reader_stops_nothing() {
+    let fixture = Fixture::new();
+    let [client, .., http] = fixture.lease.ports() else { panic!("there are six ports") };
+    let (client, http) = (local(*client), local(*http));
+    fixture.configure("data", "");
+    let config = fs::read_to_string(fixture.config()).unwrap();
+    let server = format!("data_dir = \"{}\"\n", fixture.data().display());
+    let with_http = format!("{server}http = \"{http}\"\n");
+    fs::write(fixture.config(), config.replacen(&server, &with_http, 1)).unwrap();
+    let mut server = fixture.start_with(1, &["--log", "trace,openraft=trace"]);
+    let lost = || {
+        // Each connection is worth some lines.
+        answers(client);
+        let metrics = http::get(http, "/metrics").ok()?.body;
+        let lost = metrics.lines().find_map(|line| line.strip_prefix("zoolet_log_lines_lost "))?;
+        (lost != "0").then_some(())
+    };
+    assert!(wait::until(FULL_MAX, lost).is_some(), "no line is lost");
+    assert!(answers(client));
+    server.until("lines of the log were lost");
+    // The reader stalls again.
+    assert!(wait::until(FULL_MAX, lost).is_some());
+    server.signal("TERM");
+    let ended = || server.process.try_wait().unwrap();
+    assert!(wait::until(SOON, ended).expect("it ends").success());
+}
+
+/// The library wrote "cannot write" with `eprintln!`, whose panic ended the process.
+#[test]
+fn a_log_whose_reader_is_gone_stops_nothing() {
+    let fixture = Fixture::new();
+    let client = local(*fixture.lease.ports().first().unwrap());
+    let mut server = fixture.start_with(1, &["--log", "trace"]);
+    server.until("server started");
+    server.close_log();
+    for _ in 0..3 {
+        server.signal("HUP");
+        assert!(answers(client));
+    }
+    assert!(server.stop());
+}
+
+#[test]
+fn a_log_file_on_a_full_disk_stops_nothing() {
+    let fixture = Fixture::new();
+    let client = local(*fixture.lease.ports().first().unwrap());
+    let server = fixture.start_with(1, &["--log-file", "/dev/full"]);
+    assert!(wait::until(SOON, || answers(client).then_some(())).is_some());
+    assert!(server.stop());
 }
 
 /// `--log inof` logged nothing at all.

@@ -149,6 +149,50 @@ fn servers_log_why_they_are_stopped() {
     }
 }
 
+/// `up` wrote the lines of its servers with blocking writes: it stopped until they were read, and its
+/// servers did when their pipes were full.
+#[test]
+fn output_without_a_reader_stops_no_server() {
+    let (_lease, port) = ports_in_a_row(3);
+    let mut command = command(3, port);
+    command.args(["--log", "trace,openraft=trace"]);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(output.by_ref().take(2).all(|line| line.is_ok()));
+    let servers = (0..3).map(|at| std::net::SocketAddr::from(([127, 0, 0, 1], port + at)));
+    for _ in 0..300 {
+        for server in servers.clone() {
+            // A busy machine may be slow to answer.
+            let limit = Duration::from_secs(20);
+            let answers = || zoolet_tests::four_letter::ask(server, "srvr").ok();
+            assert!(zoolet_tests::wait::until(limit, answers).is_some(), "{server}");
+        }
+    }
+    signal(process.id(), "TERM").unwrap();
+    let ended = || process.try_wait().unwrap();
+    let ended = zoolet_tests::wait::until(Duration::from_mins(1), ended);
+    assert!(ended.expect("it ends").success());
+}
+
+/// A line of `up` itself ended it, and so all of its servers.
+#[tokio::test]
+async fn output_whose_reader_is_gone_stops_no_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(1);
+    let mut command = command(1, port);
+    command.arg("--data-dir").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(output.by_ref().take(2).all(|line| line.is_ok()));
+    drop((output, process.stderr.take()));
+    let before = pids(directory.path());
+    signal(before[0], "KILL").unwrap();
+    let is_back = || pids(directory.path())[0] != before[0];
+    eventually("up restarts its server", is_back).await;
+    signal(process.id(), "TERM").unwrap();
+    assert!(process.wait().unwrap().success());
+}
+
 #[tokio::test]
 async fn no_server_outlives_a_supervisor_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();
@@ -384,13 +428,13 @@ fn a_banner_shows_the_ensemble_and_what_changes_of_it() {
     while !has_leader || !is_back {
         let line = lines.next().expect("up goes on");
         is_back |=
-            line.starts_with(&old) && !line.ends_with(&format!("pid {}", before[leader - 1]));
+            line.starts_with(&old) && !line.contains(&format!("pid {},", before[leader - 1]));
         has_leader |= line.contains(": leader, client port ");
         said.push(line);
     }
     let members = up::members(&data).unwrap();
-    let pid = format!("pid {}", members[leader - 1].pid);
-    assert!(said.iter().any(|line| line.starts_with(&old) && line.ends_with(&pid)), "{said:?}");
+    let pid = format!(", pid {}, since 20", members[leader - 1].pid);
+    assert!(said.iter().any(|line| line.starts_with(&old) && line.contains(&pid)), "{said:?}");
     // The last one of three has no leader, and says so.
     for server in ["1", "2"] {
         let mut ctl = Command::new(zoolet::binary().unwrap());

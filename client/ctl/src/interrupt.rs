@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::CtlError;
-use crate::output::report;
+use crate::output::report_at_end;
 
 /// How long a request that was sent before the signal may take to be answered, so that it is known
 /// whether it has happened.
@@ -56,8 +56,9 @@ impl Interrupt {
             // A command that waits for nothing is gone by then, and this task with it.
             let last = timeout(END_MAX, next()).await.unwrap_or(first);
             let error = CtlError::interrupted(last);
-            report(&error, json);
-            process::exit(error.exit.number().into());
+            let code = error.exit.number();
+            report_at_end(error, json);
+            process::exit(code.into());
         });
         Ok(receiver)
     }

@@ -38,6 +38,7 @@ use context::Context;
 use error::{CtlError, Exit};
 use interrupt::Interrupt;
 use output::Output;
+use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(args::as_zkcli_users_write(std::env::args_os()))
@@ -46,7 +47,15 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, args::is_json_wanted(std::env::args_os())),
     };
     let json = arguments.flags.json;
-    ended(run(arguments), json)
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return ended(Err(error.into()), json),
+    };
+    let result = runtime.block_on(run(arguments));
+    // Signals still end the program, also while the reader of stderr stalls.
+    let code = ended(result, json);
+    runtime.shutdown_background();
+    code
 }
 
 /// Reports a failure, and returns how the program ends.
@@ -86,7 +95,6 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
     if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS }
 }
 
-#[tokio::main]
 async fn run(arguments: Arguments) -> Result<(), CtlError> {
     let Arguments { flags, command } = arguments;
     let output = Output { json: flags.json };

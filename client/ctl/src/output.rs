@@ -1,11 +1,17 @@
 //! Results go to stdout, as text for people or as JSON for programs.
 
 use std::io::{self, Write};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::error::CtlError;
 use crate::format::{lines_text, name_text};
+
+/// How long the end of the program waits for the reader of stderr.
+const REPORT_MAX: Duration = Duration::from_secs(1);
 
 /// Where results go, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +99,17 @@ pub(crate) fn report(error: &CtlError, json: bool) {
         true => to_stderr(&error.to_json()),
         false => note(&format!("Error: {error}")),
     }
+}
+
+/// Prints what went wrong, where the program ends next: a reader that stalls does not keep it.
+pub(crate) fn report_at_end(error: CtlError, json: bool) {
+    let (done, reported) = channel();
+    thread::spawn(move || {
+        report(&error, json);
+        // The wait may be over.
+        let _ = done.send(());
+    });
+    let _ = reported.recv_timeout(REPORT_MAX);
 }
 
 /// Writes a line of JSON to stderr, as it is.

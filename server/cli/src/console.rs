@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::future::pending;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -15,6 +15,7 @@ use zoolet_console::{ConsoleOptions, ConsolePort, ConsolePortError, PortTls, Sha
 use zoolet_tls::{ClientAuth, TlsSettings};
 
 use crate::cli::ConsoleArgs;
+use crate::output::{Output, failure_of};
 
 /// Why the console cannot be served.
 #[derive(Debug, Error)]
@@ -66,11 +67,11 @@ pub(crate) async fn console(args: ConsoleArgs) -> Result<(), ConsoleError> {
     } else if !address.ip().is_loopback() && !asks {
         warn!(%address, "everyone who reaches the console sees the ensemble");
     }
-    let mut out = io::stdout();
-    writeln!(out, "console: {scheme}://{address}/console/")
-        .and_then(|()| out.flush())
-        .map_err(ConsoleError::Output)?;
+    let line = format!("console: {scheme}://{address}/console/\n");
+    let stdout = Output::results_on_stdout().map_err(ConsoleError::Output)?;
+    let printing = failure_of(stdout.print(line.as_bytes()));
     tokio::select! {
+        error = printing => return Err(ConsoleError::Output(error)),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = stdin_ends(until_stdin_ends) => {}
@@ -115,6 +116,7 @@ fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
         let connector = tls.connector()?;
         options.https_connector = Some(SharedConnector::new(connector.clone()));
         options = options.connector(connector);
+        options.is_tls = true;
     } else if let Some(address) = options.http.first_https() {
         return Err(ConsoleError::Https(address.to_owned()));
     }

@@ -1,16 +1,18 @@
 //! Structured logs, on standard error or in a file.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io;
+use std::panic::{self, PanicHookInfo};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use thiserror::Error;
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, ParseError};
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::cli::LogFormat;
+use crate::output::{Output, WhenFull};
 
 /// What is logged by default.
 const FILTER_DEFAULT: &str = "info";
@@ -23,11 +25,80 @@ const FILTER_QUIET: &str = "warn";
 const LIBRARY: &str = "openraft";
 
 /// Where the log goes, and in which form.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogOutput {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogOptions {
     pub(crate) format: LogFormat,
     /// Standard error without it.
     pub(crate) file: Option<PathBuf>,
+    pub(crate) when_full: WhenFull,
+}
+
+/// The log of this program.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    lines: Output,
+    /// The same output unless the log goes to a file.
+    stderr: Output,
+    options: LogOptions,
+}
+
+impl Log {
+    /// Queues a line, with its end, that another program has logged.
+    pub(crate) fn pass_on(&self, line: &[u8]) {
+        self.lines.put(line);
+    }
+
+    /// Has the log file opened again; the log reports the result. Returns the file, if the log goes to
+    /// one.
+    pub(crate) fn reopen(&self) -> Option<&Path> {
+        self.lines.reopen()
+    }
+
+    /// Reports why the program ends.
+    pub(crate) fn report_end(&self, why: &str) {
+        let is_plain = self.options.format == LogFormat::Text && self.options.file.is_none();
+        if !is_plain {
+            error!("{why}");
+        }
+        // A reader of JSON would stop at another kind of line.
+        if is_plain || self.options.file.is_some() {
+            self.stderr.put(format!("zoolet: {why}\n").as_bytes());
+        }
+    }
+
+    /// Waits until all lines are written, within limits.
+    pub(crate) fn close(&self) {
+        self.lines.close();
+        self.stderr.close();
+    }
+
+    /// Reports panics here instead of on standard error, which may block: a server that must stop
+    /// would not.
+    fn take_panics(&self) {
+        let log = self.clone();
+        panic::set_hook(Box::new(move |panic| {
+            log.report_panic(panic);
+            // Where panics unwind, the program may continue, and waits for its lines at its end.
+            if cfg!(panic = "abort") {
+                log.close();
+            }
+        }));
+    }
+
+    fn report_panic(&self, panic: &PanicHookInfo<'_>) {
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("<unnamed>");
+        let backtrace = Backtrace::capture();
+        let has_backtrace = backtrace.status() == BacktraceStatus::Captured;
+        let backtrace = if has_backtrace { format!("\n{backtrace}") } else { String::new() };
+        let text = format!("thread '{name}' {panic}{backtrace}");
+        if self.options.format == LogFormat::Json || self.options.file.is_some() {
+            error!("{text}");
+        }
+        if self.options.format == LogFormat::Text || self.options.file.is_some() {
+            self.stderr.put(format!("\n{text}\n").as_bytes());
+        }
+    }
 }
 
 /// Why nothing can be logged.
@@ -42,6 +113,8 @@ pub(crate) enum LogError {
     Level { by: &'static str, word: String },
     #[error("{}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
+    #[error("standard error cannot be used: {0}")]
+    Start(io::Error),
 }
 
 /// Returns the filter that was chosen, or else a quiet one; none if `RUST_LOG` has one, which servers
@@ -54,11 +127,8 @@ fn variable() -> Option<String> {
     std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty())
 }
 
-/// Starts the log; `filter` goes before `RUST_LOG`. Returns the file that it goes to, if it does.
-pub(crate) fn start(
-    filter: Option<&str>,
-    output: &LogOutput,
-) -> Result<Option<Arc<LogFile>>, LogError> {
+/// Starts the log; `filter` goes before `RUST_LOG`.
+pub(crate) fn start(filter: Option<&str>, options: LogOptions) -> Result<Log, LogError> {
     let variable = variable();
     let (wanted, by) = match (filter, variable.as_deref()) {
         (Some(filter), _) => (filter, "--log"),
@@ -66,25 +136,36 @@ pub(crate) fn start(
         (None, None) => (FILTER_DEFAULT, "the default filter"),
     };
     let filter = parse(wanted, by)?;
-    let file = output.file.as_deref().map(LogFile::open).transpose()?;
-    let writer = match &file {
-        Some(file) => BoxMakeWriter::new(Arc::clone(file)),
-        None => BoxMakeWriter::new(io::stderr),
-    };
+    let log = open(options)?;
+    let lines = log.lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(writer)
+        .with_writer(move || lines.clone())
         .with_ansi(false)
-        .with_target(false);
+        .with_target(false)
+        // The library would use `eprintln!`, which panics without a reader.
+        .log_internal_errors(false);
     // Only a program that embeds this one can have set a subscriber before; it then rules.
-    let _ = match output.format {
+    let _ = match log.options.format {
         LogFormat::Text => tracing::subscriber::set_global_default(subscriber.finish()),
         LogFormat::Json => {
             let subscriber = subscriber.json().flatten_event(true).with_target(true);
             tracing::subscriber::set_global_default(subscriber.finish())
         }
     };
-    Ok(file)
+    log.take_panics();
+    Ok(log)
+}
+
+fn open(options: LogOptions) -> Result<Log, LogError> {
+    let when_full = options.when_full;
+    let stderr = Output::log_on_stderr(when_full).map_err(LogError::Start)?;
+    let lines = match &options.file {
+        None => stderr.clone(),
+        Some(path) => Output::log_in_file(path, when_full)
+            .map_err(|source| LogError::Open { path: path.clone(), source })?,
+    };
+    Ok(Log { lines, stderr, options })
 }
 
 /// Reads a filter, which `by` has given. A word alone must be a level: the library would take it for
@@ -108,51 +189,6 @@ fn with_library(filter: &str) -> String {
         return filter.to_owned();
     }
     format!("{LIBRARY}=error,{filter}")
-}
-
-/// A log file that can be opened again after it was renamed.
-#[derive(Debug)]
-pub(crate) struct LogFile {
-    path: PathBuf,
-    file: Mutex<File>,
-}
-
-impl LogFile {
-    fn open(path: &Path) -> Result<Arc<Self>, LogError> {
-        let file =
-            append_to(path).map_err(|source| LogError::Open { path: path.to_owned(), source })?;
-        Ok(Arc::new(Self { path: path.to_owned(), file: Mutex::new(file) }))
-    }
-
-    /// Opens the file of the same name. If that fails, the log goes on in the old file.
-    pub(crate) fn reopen(&self) -> io::Result<()> {
-        let file = append_to(&self.path)?;
-        *self.lock() = file;
-        Ok(())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn lock(&self) -> MutexGuard<'_, File> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).open(path)
-}
-
-/// Each line is one write, so lines of several threads do not mix.
-impl Write for &LogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.lock().flush()
-    }
 }
 
 #[cfg(test)]
@@ -187,23 +223,5 @@ mod tests {
         }
         let why = parse("zoolet=inof", "--log").unwrap_err().to_string();
         assert!(why.starts_with("--log: "), "{why}");
-    }
-
-    #[test]
-    fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("logs/zoolet.log");
-        let parent = path.parent().unwrap();
-        std::fs::create_dir(parent).unwrap();
-        let log = LogFile::open(&path).unwrap();
-        let away = directory.path().join("away");
-        std::fs::rename(parent, &away).unwrap();
-        assert!(log.reopen().is_err());
-        (&*log).write_all(b"one\n").unwrap();
-        std::fs::create_dir(parent).unwrap();
-        log.reopen().unwrap();
-        (&*log).write_all(b"two\n").unwrap();
-        assert_eq!(std::fs::read_to_string(away.join("zoolet.log")).unwrap(), "one\n");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
     }
 }

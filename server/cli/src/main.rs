@@ -9,6 +9,7 @@ mod documents;
 mod emergency;
 mod logging;
 mod migrate;
+mod output;
 mod own_console;
 mod serve;
 mod service;
@@ -17,13 +18,12 @@ mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
-use tracing::error;
 
 use cli::{Cli, Command, LogFormat};
-use logging::{LogFile, LogOutput};
+use logging::{Log, LogOptions};
+use output::WhenFull;
 use tikv_jemallocator::Jemalloc;
 
 /// The C library's allocator spends half of a create on the memory that requests leave in pieces,
@@ -38,47 +38,44 @@ fn main() -> ExitCode {
     if matches!(cli.command, Command::Up(_)) {
         cli.log = logging::chosen_or_quiet(cli.log);
     }
-    let output = match &cli.command {
-        Command::Up(_)
-        | Command::Ctl(_)
-        | Command::Console(_)
+    let log = match logging::start(cli.log.as_deref(), log_options(&cli.command)) {
+        Ok(log) => log,
+        Err(error) => {
+            // If standard error is gone as well the error is lost.
+            let _ = writeln!(io::stderr(), "zoolet: cannot log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = execute(cli, &log).unwrap_or_else(|why| {
+        log.report_end(&why);
+        ExitCode::FAILURE
+    });
+    log.close();
+    code
+}
+
+/// Returns where the log of a command goes. Commands that serve others never wait for its reader.
+fn log_options(command: &Command) -> LogOptions {
+    let on_stderr = |when_full| LogOptions { format: LogFormat::Text, file: None, when_full };
+    match command {
+        Command::Serve(args) => LogOptions {
+            format: args.log_format,
+            file: args.log_file.clone(),
+            when_full: WhenFull::Drop,
+        },
+        Command::Up(_) | Command::Console(_) => on_stderr(WhenFull::Drop),
+        Command::Ctl(_)
         | Command::Doctor(_)
         | Command::Import(_)
         | Command::Export(_)
         | Command::Restore(_)
         | Command::Recover(_)
         | Command::Completions { .. }
-        | Command::ManPages { .. } => LogOutput::default(),
-        Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
-    };
-    let done = match logging::start(cli.log.as_deref(), &output) {
-        Ok(file) => execute(cli, file),
-        Err(error) => {
-            say(&format!("cannot log: {error}"));
-            return ExitCode::FAILURE;
-        }
-    };
-    match done {
-        Ok(code) => code,
-        Err(why) => {
-            if output != LogOutput::default() {
-                error!("{why}");
-            }
-            // A reader of JSON would stop at another kind of line.
-            if output.format == LogFormat::Text || output.file.is_some() {
-                say(&why);
-            }
-            ExitCode::FAILURE
-        }
+        | Command::ManPages { .. } => on_stderr(WhenFull::Wait),
     }
 }
 
-fn say(why: &str) {
-    // If standard error is gone as well the error is lost.
-    let _ = writeln!(io::stderr(), "zoolet: {why}");
-}
-
-fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
+fn execute(cli: Cli, log: &Log) -> Result<ExitCode, String> {
     // It waits for signals and for processes; a server has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -90,10 +87,10 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
             return found.map(ExitCode::from).map_err(|error| error.to_string());
         }
         Command::Up(args) => {
-            runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
+            runtime.block_on(up::up(args, cli.log, log)).map_err(|error| error.to_string())
         }
         Command::Serve(args) => {
-            runtime.block_on(serve::serve(args, log)).map_err(|error| error.to_string())
+            runtime.block_on(serve::serve(args, log.clone())).map_err(|error| error.to_string())
         }
         Command::Console(args) => {
             runtime.block_on(console::console(args)).map_err(|error| error.to_string())

@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
-use crate::logging::LogFile;
+use crate::logging::Log;
+use crate::output::Output;
 use crate::own_console::{OwnConsole, show_console};
 use crate::service::Service;
 use crate::supervised::{self, Numbered};
@@ -38,6 +39,9 @@ pub(crate) enum ServeError {
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
+    /// Standard output cannot be used.
+    #[error("standard output cannot be used: {0}")]
+    Output(io::Error),
     /// The server does not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -47,13 +51,14 @@ pub(crate) enum ServeError {
 }
 
 /// Runs the server that the arguments name.
-pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
+pub(crate) async fn serve(args: ServeArgs, log: Log) -> Result<(), ServeError> {
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let (audited, reports) = watch::channel(None);
     let service = Arc::new(Service::default());
     tokio::spawn(reopen_on(hangups, log, reports, Arc::clone(&service)));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
+    let answers = Output::results_on_stdout().map_err(ServeError::Output)?;
     let (orders, mut given) = mpsc::channel(ORDERS_MAX);
     let stop =
         stop_requested(args.until_stdin_ends.then_some(orders)).map_err(ServeError::Signals)?;
@@ -89,7 +94,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
                     break None;
                 }
                 why = server.failed() => break Some(why),
-                Some(order) = given.recv() => order.carry_out(&server),
+                Some(order) = given.recv() => order.carry_out(&server, &answers),
                 never = &mut report => match never {},
             }
         }
@@ -166,33 +171,21 @@ pub(crate) fn log_all(warnings: &[Warning]) {
 /// Opens the log file and the audit log again at each SIGHUP, which would end the process otherwise.
 async fn reopen_on(
     mut hangups: Signal,
-    log: Option<Arc<LogFile>>,
+    log: Log,
     server: watch::Receiver<Option<Reports>>,
     service: Arc<Service>,
 ) {
     while hangups.recv().await.is_some() {
         let reports = server.borrow().clone();
-        service.reload(|| reopen(log.as_deref(), reports.as_ref()));
+        service.reload(|| reopen(&log, reports.as_ref()));
     }
 }
 
-fn reopen(log: Option<&LogFile>, server: Option<&Reports>) {
-    // The audit log itself says what has come of it: it is opened behind the lines that wait.
+fn reopen(log: &Log, server: Option<&Reports>) {
+    // Both logs report the result themselves: they are opened after the lines that wait.
     let is_audited = server.is_some_and(Reports::reopen_audit_log);
-    let Some(log) = log else {
-        if !is_audited {
-            info!("SIGHUP ignored: the server does not log to a file");
-        }
-        return;
-    };
-    let file = log.path().display();
-    match log.reopen() {
-        Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
-        Err(error) => warn!(
-            %file,
-            %error,
-            "SIGHUP: the log file cannot be opened again, the old one stays in use"
-        ),
+    if log.reopen().is_none() && !is_audited {
+        info!("SIGHUP ignored: the server does not log to a file");
     }
 }
 

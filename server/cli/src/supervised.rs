@@ -3,12 +3,13 @@
 //! for which the server stops when the input ends.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::str::FromStr;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use zoolet_server::embed::{Role, Server};
+
+use crate::output::Output;
 
 /// The most that is kept of what a supervisor says about its reason to stop the server, and the longest
 /// line.
@@ -96,7 +97,7 @@ impl Numbered {
     }
 
     /// Does what it says, and writes the answer to standard output.
-    pub(crate) fn carry_out(self, server: &Server) {
+    pub(crate) fn carry_out(self, server: &Server, answers: &Output) {
         match self.order {
             Order::CutPeers => server.cut(),
             Order::CutClients => server.cut_clients(),
@@ -104,18 +105,16 @@ impl Numbered {
             Order::Expire(SessionNumber(session)) => {
                 if !server.expire_session(session) {
                     let leads = server.role() == Role::Leader;
-                    return self.answer(if leads { UNKNOWN_SESSION } else { NOT_LEADER });
+                    return self.answer(if leads { UNKNOWN_SESSION } else { NOT_LEADER }, answers);
                 }
             }
         }
-        self.answer(DONE);
+        self.answer(DONE, answers);
     }
 
-    fn answer(self, said: &str) {
-        let line = format!("{} {said}\n", self.number);
-        let mut output = io::stdout().lock();
+    fn answer(self, said: &str, answers: &Output) {
         // Without a supervisor no answer is needed, and the server ends soon.
-        let _ = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+        answers.put(format!("{} {said}\n", self.number).as_bytes());
     }
 }
 

@@ -45,4 +45,5 @@ pub use crate::node::{
     LimitReading, Member, Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness,
     Reports, SessionsReport, StartErrorKind,
 };
+pub use crate::process::count_lost_log_lines;
 pub use crate::transport::{ReservedPort, listen};

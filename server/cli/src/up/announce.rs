@@ -1,30 +1,24 @@
 //! What `zoolet up` prints when its servers serve.
 
-use std::io::{self, Write};
+use std::fmt::{self, Write};
 
-use super::UpError;
 use super::child::Child;
 use super::plan::Plan;
 
-/// Prints the connect string, each server's role, and where its files and HTTP ports are. All of it
+/// Returns the connect string, each server's role, and where its files and HTTP ports are. All of it
 /// is one write: a program that reads a part of it and leaves does not end the ensemble.
-pub(super) fn announce(plan: &Plan, children: &[Child], as_json: bool) -> Result<(), UpError> {
-    let text = if as_json {
-        Ok(format!("{}\n", plan.state(children)).into_bytes())
-    } else {
-        text(plan, children)
-    };
-    let printed = text.and_then(|text| {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(&text)?;
-        stdout.flush()
-    });
-    printed.map_err(UpError::Terminal)
+pub(super) fn announcement(plan: &Plan, children: &[Child], as_json: bool) -> String {
+    if as_json { format!("{}\n", plan.state(children)) } else { text(plan, children) }
 }
 
 /// Programs read the first lines: the connect string, and a line for each server.
-fn text(plan: &Plan, children: &[Child]) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
+fn text(plan: &Plan, children: &[Child]) -> String {
+    let mut out = String::new();
+    write_text(&mut out, plan, children).expect("a String takes everything");
+    out
+}
+
+fn write_text(out: &mut String, plan: &Plan, children: &[Child]) -> fmt::Result {
     writeln!(out, "connect string: {}", plan.connect_string())?;
     for child in children {
         match child.end() {
@@ -32,7 +26,7 @@ fn text(plan: &Plan, children: &[Child]) -> io::Result<Vec<u8>> {
                 let (id, port) = (child.server.id, child.server.client.port);
                 writeln!(out, "server {id}: not running, client port {port}: {why}")?;
             }
-            None => out.write_all(line_of(child, child.mode()).as_bytes())?,
+            None => out.push_str(&line_of(child, child.mode())),
         }
     }
     if let Some(files) = plan.client_files() {
@@ -46,8 +40,7 @@ fn text(plan: &Plan, children: &[Child]) -> io::Result<Vec<u8>> {
     if let Some(url) = plan.servers.iter().find_map(|server| server.web_url.as_ref()) {
         writeln!(out, "HTTP: {url}")?;
     }
-    writeln!(out, "Ctrl-C stops all servers; --log info shows what they do")?;
-    Ok(out)
+    writeln!(out, "Ctrl-C stops all servers; --log info shows what they do")
 }
 
 /// Returns the line of a server that runs.

@@ -1,6 +1,6 @@
 //! One server process.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::UpError;
 use super::plan::{Plan, PlannedServer};
+use crate::logging::Log;
 use crate::supervised::{DONE, Numbered, Order, answer_to};
 
 /// How long after its last start a server that exited is restarted. Each start after which it did
@@ -66,10 +67,9 @@ impl Child {
         let mut process =
             spawn(plan, server).map_err(|source| UpError::Spawn { server: server.id, source })?;
         let last_error = Arc::default();
-        let log = process
-            .stderr
-            .take()
-            .map(|log| tokio::spawn(pass_on(server.id, log, Arc::clone(&last_error))));
+        let log = process.stderr.take().map(|log| {
+            tokio::spawn(pass_on(server.id, log, plan.log.to.clone(), Arc::clone(&last_error)))
+        });
         Ok(Self {
             log,
             answers: process.stdout.take().map(|output| BufReader::new(output).lines()),
@@ -296,7 +296,7 @@ fn program() -> io::Result<PathBuf> {
 
 fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
     let mut command = process::Command::new(program()?);
-    if let Some(filter) = &plan.log {
+    if let Some(filter) = &plan.log.filter {
         command.arg("--log").arg(filter);
     }
     command
@@ -318,16 +318,14 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
 
 /// Makes one log of all servers', each line with its server's number in front, and remembers why
 /// this one ended.
-async fn pass_on(server: u8, log: ChildStderr, last_error: Arc<Mutex<Option<String>>>) {
-    let mut lines = BufReader::new(log).split(b'\n');
+async fn pass_on(server: u8, from: ChildStderr, to: Log, last_error: Arc<Mutex<Option<String>>>) {
+    let mut lines = BufReader::new(from).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
         if let Some(why) = line.strip_prefix(ERROR_PREFIX.as_bytes()) {
             let why = String::from_utf8_lossy(why).into_owned();
             *last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         }
-        let line = [format!("{server} | ").as_bytes(), &line, b"\n"].concat();
-        // If standard error is gone the line is lost.
-        let _ = io::stderr().lock().write_all(&line);
+        to.pass_on(&[format!("{server} | ").as_bytes(), &line, b"\n"].concat());
     }
 }
 

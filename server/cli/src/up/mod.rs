@@ -30,10 +30,12 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cli::UpArgs;
-use announce::announce;
+use crate::logging::Log;
+use crate::output::{Output, failure_of};
+use announce::announcement;
 use child::Child;
 use control::{Control, Given};
-use plan::Plan;
+use plan::{Plan, ServersLog};
 use roles::Roles;
 use zoolet_server::embed::config::ConfigError;
 
@@ -124,9 +126,11 @@ impl fmt::Display for Ends {
 }
 
 /// Runs the ensemble until a signal ends it.
-pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError> {
+pub(crate) async fn up(args: UpArgs, filter: Option<String>, log: &Log) -> Result<(), UpError> {
     let stop = stop_requested(args.until_stdin_ends).map_err(UpError::Terminal)?;
     tokio::pin!(stop);
+    let stdout = Output::results_on_stdout().map_err(UpError::Terminal)?;
+    let log = ServersLog { filter, to: log.clone() };
     let mut plan = Plan::make(&args, log)?;
     let mut control = Control::open(plan.directory())?;
     plan.is_controlled_by(control.path());
@@ -143,13 +147,19 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
             return Ok(());
         }
     };
-    if let Err(error) = ready.and_then(|()| announce(&plan, &children, args.json)) {
+    if let Err(error) = ready {
         stop_all(children, &error.to_string()).await;
         plan.forget_state();
         return Err(error);
     }
-    let roles = (!args.json).then(|| Roles::printed(&children));
+    // The servers serve, whether or not someone reads this.
+    let announcing = failure_of(stdout.print(announcement(&plan, &children, args.json).as_bytes()));
+    let roles = (!args.json).then(|| Roles::printed(&children, stdout.clone()));
     let (reason, done) = tokio::select! {
+        error = announcing => {
+            let error = UpError::Terminal(error);
+            (error.to_string(), Err(error))
+        }
         watched = keep_running(&plan, &mut children, &mut control, roles) => {
             let why = watched.as_ref().err().map(ToString::to_string);
             (why.unwrap_or_default(), watched)
@@ -158,6 +168,7 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
     };
     stop_all(children, &reason).await;
     plan.forget_state();
+    stdout.close();
     done
 }
 

@@ -16,6 +16,7 @@ use super::ports::{Ports, from_here};
 use super::tls::ClientFiles;
 use super::{http, temporary};
 use crate::cli::UpArgs;
+use crate::logging::Log;
 use zoolet_server::embed::ReservedPort;
 use zoolet_server::embed::config::{self, HostPort, MemberRole, ServerConfig};
 
@@ -30,8 +31,7 @@ pub(super) struct Plan {
     /// What each child reads.
     pub(super) config: PathBuf,
     pub(super) servers: Vec<PlannedServer>,
-    /// What the children log; their own default without it.
-    pub(super) log: Option<String>,
+    pub(super) log: ServersLog,
     /// Where `up.json` is written.
     directory: PathBuf,
     /// Keeps every other `up` out of the directory until the plan is dropped.
@@ -42,6 +42,15 @@ pub(super) struct Plan {
     control: Option<PathBuf>,
     /// Removed when the plan is dropped.
     temporary: Option<TempDir>,
+}
+
+/// The log of all children.
+#[derive(Clone, Debug)]
+pub(super) struct ServersLog {
+    /// Their filter; their own default without it.
+    pub(super) filter: Option<String>,
+    /// Where their lines go.
+    pub(super) to: Log,
 }
 
 /// One server of it.
@@ -60,18 +69,17 @@ pub(super) struct PlannedServer {
 }
 
 impl Plan {
-    pub(super) fn make(args: &UpArgs, log: Option<String>) -> Result<Self, UpError> {
+    pub(super) fn make(args: &UpArgs, log: ServersLog) -> Result<Self, UpError> {
         let mut plan = match args.config.clone().or_else(|| earlier_file(args)) {
-            Some(config) => Self::from_config(&config, args)?,
-            None => Self::on_loopback(args)?,
+            Some(config) => Self::from_config(&config, args, log)?,
+            None => Self::on_loopback(args, log)?,
         };
-        plan.log = log;
         plan.reserve_ports()?;
         Ok(plan)
     }
 
     /// The servers of a file that the user has written; other options go before it.
-    fn from_config(path: &Path, args: &UpArgs) -> Result<Self, UpError> {
+    fn from_config(path: &Path, args: &UpArgs, log: ServersLog) -> Result<Self, UpError> {
         let (mut configs, mut warnings) = config::load_ensemble(path)?;
         if let Some(config) = configs.iter().find(|config| config.client_is_secure) {
             return Err(UpError::OnlyTls { server: config.server_id.0 });
@@ -113,12 +121,12 @@ impl Plan {
             (configs, warnings) = write_config(&config, &configs)?;
         }
         log_warnings(warnings);
-        let plan = Self::of(config, &configs, directory, lock);
+        let plan = Self::of(config, &configs, log, (directory, lock));
         Ok(Self { ports: held, ..plan })
     }
 
     /// Servers on the loopback: new ones, or those that an earlier start has left in the directory.
-    fn on_loopback(args: &UpArgs) -> Result<Self, UpError> {
+    fn on_loopback(args: &UpArgs, log: ServersLog) -> Result<Self, UpError> {
         let (directory, lock, temporary) = if let Some(directory) = &args.data_dir {
             let directory = absolute(directory)?;
             let lock = lock(&directory)?;
@@ -132,14 +140,19 @@ impl Plan {
         let is_temporary = temporary.is_some();
         let place = Place { file: &file, directory: &directory, is_temporary };
         let configs = place.servers(args, &mut held)?;
-        let plan = Self::of(file, &configs, directory, lock);
+        let plan = Self::of(file, &configs, log, (directory, lock));
         Ok(Self { temporary, ports: held, ..plan })
     }
 
-    fn of(config: PathBuf, configs: &[ServerConfig], directory: PathBuf, lock: File) -> Self {
+    fn of(
+        config: PathBuf,
+        configs: &[ServerConfig],
+        log: ServersLog,
+        (directory, lock): (PathBuf, File),
+    ) -> Self {
         let servers = configs.iter().map(PlannedServer::of).collect();
         let (ports, control, temporary) = (Vec::new(), None, None);
-        Self { config, servers, log: None, directory, _lock: lock, ports, control, temporary }
+        Self { config, servers, log, directory, _lock: lock, ports, control, temporary }
     }
 
     /// Returns whether a server's directory is empty while another server is part of an ensemble:

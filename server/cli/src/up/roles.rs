@@ -1,24 +1,21 @@
 //! Which roles the servers have while they run, and what is printed when one changes.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use super::announce::line_of;
 use super::child::{Answer, Child, ask};
+use crate::output::Output;
 
 /// The time between two looks at the roles.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The most texts that wait for a reader of standard output; without one, the later ones are lost.
-const TEXTS_MAX: usize = 16;
 
 /// The answers of servers, by the ids of their processes.
 type Answers = Vec<(u32, Answer)>;
@@ -30,16 +27,16 @@ pub(super) struct Roles {
     printed: BTreeMap<u8, String>,
     looking: Option<JoinHandle<Answers>>,
     next_look: Instant,
-    texts: SyncSender<String>,
+    stdout: Output,
 }
 
 impl Roles {
     /// Takes the lines of these servers for printed.
-    pub(super) fn printed(children: &[Child]) -> Self {
+    pub(super) fn printed(children: &[Child], stdout: Output) -> Self {
         let lines = children.iter().filter(|child| child.end().is_none());
         let lines = lines.map(|child| (child.server.id, line_of(child, child.mode())));
         let next_look = Instant::now() + LOOK_INTERVAL;
-        Self { printed: lines.collect(), looking: None, next_look, texts: printer() }
+        Self { printed: lines.collect(), looking: None, next_look, stdout }
     }
 
     /// Looks at the servers now and then, without waiting for their answers. Returns whether one has
@@ -63,7 +60,7 @@ impl Roles {
     }
 
     fn take(&mut self, answers: &Answers, children: &mut [Child]) -> bool {
-        let (mut text, mut has_changed) = (String::new(), false);
+        let (mut text, mut has_changed, now) = (String::new(), false, now());
         for child in children {
             let answer = answers.iter().find(|(pid, _)| *pid == child.pid());
             let (Some((_, answer)), true) = (answer, child.can_have_a_role()) else { continue };
@@ -76,27 +73,21 @@ impl Roles {
                 Answer::Silent => continue,
             };
             if self.printed.get(&child.server.id) != Some(&line) {
-                text.push_str(&line);
+                text.extend([line.trim_end(), ", since ", &now, "\n"]);
                 self.printed.insert(child.server.id, line);
             }
         }
         if !text.is_empty() {
-            // Without a reader it is lost.
-            let _ = self.texts.try_send(text);
+            self.stdout.put(text.as_bytes());
         }
         has_changed
     }
 }
 
-/// Prints on a thread of its own: a reader that stops reading must not stop the supervisor.
-fn printer() -> SyncSender<String> {
-    let (sender, texts) = sync_channel::<String>(TEXTS_MAX);
-    thread::spawn(move || {
-        for text in texts {
-            let mut stdout = io::stdout().lock();
-            // Nothing can be done about a closed standard output.
-            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-        }
-    });
-    sender
+/// Returns the time as the log has it.
+fn now() -> String {
+    let mut now = String::new();
+    // Writing to a String cannot fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut now));
+    now
 }

@@ -337,6 +337,9 @@ impl Sources<'_> {
 }
 
 fn add_process(list: &mut MetricList) {
+    let help =
+        "Lines of the log that were lost: its reader stalled or was gone, or the disk failed.";
+    list.counter("zoolet_log_lines_lost", help, process::lost_log_lines());
     let (open, max) = process::file_descriptors();
     for (name, help, value) in [
         ("open_file_descriptor_count", "Open files of the process.", open),
