@@ -4,7 +4,7 @@ use super::super::error::ConfigError;
 use super::super::sasl::SaslConfig;
 use super::super::setting::Value;
 use super::ZooCfgReader;
-use super::properties::Property;
+use super::properties::{Property, trimmed};
 
 /// What clients must have proved before they are served.
 const SESSION_REQUIRES: &str = "sessionRequireClientSASLAuth";
@@ -38,7 +38,7 @@ impl ZooCfgReader<'_> {
             return Ok(());
         }
         let names: Vec<String> =
-            schemes.value.split(',').map(|name| name.trim().to_owned()).collect();
+            schemes.value.split(',').map(|name| trimmed(name).to_owned()).collect();
         self.require(&schemes, names)
     }
 

@@ -92,7 +92,7 @@ static HONORED: &[Key] = &[
     number("znode.container.maxNeverUsedIntervalMs", ("znodes", "never_used_ms_max"), Low::Zero),
     true_false("extendedTypesEnabled", ("znodes", "ttl_enabled")),
     true_false("enforceQuota", ("znodes", "quota_enforced")),
-    Key { name: "skipACL", rule: Rule::YesNo { setting: ("auth", "acl_skipped") } },
+    Key { name: "skipACL", rule: Rule::Yes { setting: ("auth", "acl_skipped") } },
     true_false("DigestAuthenticationProvider.enabled", ("auth", "digest_enabled")),
     text("DigestAuthenticationProvider.digestAlg", ("auth", "digest_algorithm")),
     text("DigestAuthenticationProvider.superDigest", ("auth", "super_digest")),

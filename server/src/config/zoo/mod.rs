@@ -4,6 +4,7 @@
 //! without the prefix `zookeeper.`: there are no JVM flags.
 
 mod auth;
+mod granting;
 mod http;
 mod keys;
 mod not_applicable;
@@ -30,8 +31,9 @@ use super::member::{Member, MemberRole, STANDALONE_ID, parse_server_id};
 use super::model::Words;
 use super::setting::{Setting, Value};
 use super::settings;
+use granting::PREFIX;
 use keys::{Low, Rule};
-use properties::Property;
+use properties::{Property, trimmed};
 
 /// Reads the configuration of one server.
 pub(super) fn read(
@@ -75,24 +77,36 @@ enum OutOfRange {
 }
 
 impl<'a> ZooCfgReader<'a> {
-    /// Reads the properties. As in Java, the last one of a name counts.
+    /// Reads the properties. As in Java, the last one of a name counts; with the prefix and without
+    /// it, the one without it, which Apache ZooKeeper reads alone.
     fn open(source: &'a Source, files: &'a dyn Files) -> Result<Self, ConfigError> {
         let draft = Draft::new(&source.file);
         let (keys, quorum) = (BTreeMap::new(), Vec::new());
         let mut reader = Self { source, files, draft, keys, quorum };
         for property in properties::parse(source)? {
-            let name = property.key.strip_prefix("zookeeper.").unwrap_or(&property.key).to_owned();
+            let name = property.key.strip_prefix(PREFIX).unwrap_or(&property.key).to_owned();
             if quorum::is_quorum_key(&name) {
                 reader.quorum.push(property);
                 continue;
             }
-            let (line, key) = (property.line, property.key.clone());
-            if let Some(earlier) = reader.keys.insert(name, property) {
-                let why = format!("it is also in line {}; this one counts", earlier.line);
-                reader.draft.warn(&At::new(&source.file, line), &key, why);
-            }
+            reader.take(name, property);
         }
         Ok(reader)
+    }
+
+    fn take(&mut self, name: String, property: Property) {
+        let Some(earlier) = self.keys.get(&name) else {
+            self.keys.insert(name, property);
+            return;
+        };
+        let is_plain = |property: &Property| !property.key.starts_with(PREFIX);
+        let counts = is_plain(&property) || !is_plain(earlier);
+        let which = if counts { "this" } else { "that" };
+        let why = format!("it is also in line {}; {which} one counts", earlier.line);
+        self.draft.warn(&At::new(&self.source.file, property.line), &property.key, why);
+        if counts {
+            self.keys.insert(name, property);
+        }
     }
 
     /// Deals with every key that has nothing to do with others.
@@ -102,6 +116,9 @@ impl<'a> ZooCfgReader<'a> {
         properties.sort_by_key(|(_, property)| property.line);
         for (name, property) in properties {
             self.apply_key(&name, &property)?;
+            if let Some(why) = granting::grants_more(&name, &property) {
+                self.draft.warn(&self.at(&property), &property.key, why);
+            }
         }
         Ok(())
     }
@@ -124,10 +141,7 @@ impl<'a> ZooCfgReader<'a> {
                 let flag = parse_flag(property, ["true", "false"]);
                 self.set_flag(setting, property, flag)
             }
-            Rule::YesNo { setting } => {
-                let flag = parse_flag(property, ["yes", "no"]);
-                self.set_flag(setting, property, flag)
-            }
+            Rule::Yes { setting } => self.set_flag(setting, property, parse_yes(&property.value)),
             Rule::Text { setting } => self.set_text(setting, property),
             Rule::Inert { shape, same, why } => {
                 self.check_shape(property, shape)?;
@@ -207,7 +221,7 @@ impl<'a> ZooCfgReader<'a> {
     ) -> Result<(), ConfigError> {
         let setting = self.setting(section, key, property)?;
         let value = if setting.is_list() {
-            let words = property.value.split(',').map(str::trim).filter(|word| !word.is_empty());
+            let words = property.value.split(',').map(trimmed).filter(|word| !word.is_empty());
             Value::List(words.map(str::to_owned).collect())
         } else {
             Value::Text(property.value.clone())
@@ -448,7 +462,7 @@ impl<'a> ZooCfgReader<'a> {
     }
 
     fn expected(&self, property: &Property, expected: &str) -> ConfigError {
-        let Property { key, value, line } = property;
+        let Property { key, value, line, .. } = property;
         self.source.error(*line, format!("{key} = {value}: expected {expected}"))
     }
 }
@@ -461,6 +475,15 @@ fn parse_flag(property: &Property, [on, off]: [&str; 2]) -> Result<bool, String>
         Ok(false)
     } else {
         Err(format!("{on} or {off}"))
+    }
+}
+
+/// Reads `yes`, which grants something and which Apache ZooKeeper takes in lower case alone, or `no`.
+fn parse_yes(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        value if value.eq_ignore_ascii_case("no") => Ok(false),
+        _ => Err("yes or no, in lower case".to_owned()),
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Property {
     pub(super) key: String,
     pub(super) value: String,
     pub(super) line: usize,
+    /// Whether key and value are written in ASCII: Java reads other bytes as ISO-8859-1.
+    pub(super) is_ascii: bool,
 }
 
 /// Reads all properties in the order of the file, repeated keys included.
@@ -22,9 +24,16 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Property>, ConfigError> {
         let (key, value) = split_key(&text);
         let unescaped = unescape(key).and_then(|key| Ok((key, unescape(value)?)));
         let (key, value) = unescaped.map_err(|why| source.error(line, why))?;
-        properties.push(Property { key, value: value.trim().to_owned(), line });
+        let (value, is_ascii) = (trimmed(&value).to_owned(), text.is_ascii());
+        properties.push(Property { key, value, line, is_ascii });
     }
     Ok(properties)
+}
+
+/// Trims a text as Java's `String.trim` does. Rust trims more: to Apache ZooKeeper, `yes` and a
+/// no-break space are not `yes`.
+pub(super) fn trimmed(text: &str) -> &str {
+    text.trim_matches(|c| c <= ' ')
 }
 
 /// What Java takes for a blank.

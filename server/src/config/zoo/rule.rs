@@ -12,8 +12,8 @@ pub(super) enum Rule {
     Clamped { setting: (&'static str, &'static str), scale: i128, low: Low },
     /// It fills a setting with `true` or `false`.
     TrueFalse { setting: (&'static str, &'static str) },
-    /// It fills a setting with `yes` or `no`.
-    YesNo { setting: (&'static str, &'static str) },
+    /// It fills a setting with whether it is `yes`, in lower case.
+    Yes { setting: (&'static str, &'static str) },
     /// It fills a setting with its text.
     Text { setting: (&'static str, &'static str) },
     /// It does nothing here. A value for which that makes a difference is warned of.
