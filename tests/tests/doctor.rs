@@ -177,8 +177,38 @@ fn names_secrets_and_directories_are_looked_at() {
     said.has("error", &["has data of Apache ZooKeeper", "zoolet import"]);
     said.has("warning", &["zoo.cfg:4: peerSecretFile", "chmod 600"]);
     said.has("warning", &["server 2 at no-such-host.invalid:2888: unknown host"]);
-    said.has("error", &["127.0.0.1", "means another machine"]);
+    said.has("error", &["this server at 127.0.0.1:", "only this machine reaches it"]);
     said.has("warning", &["2 with a vote: 2 are needed, 0 may be lost"]);
+}
+
+/// A machine's own name is 127.0.1.1 on Debian: that passed as an address of this machine. And
+/// `0.0.0.0` for itself, which works, was an error.
+#[test]
+fn addresses_are_judged_and_not_names() {
+    let fixture = Fixture::new();
+    let ports = fixture.lease.ports();
+    let said = |own: &str, other: &str| {
+        let text = format!(
+            "dataDir={}\nclientPort={}\nserver.1={own}:{}:{}\nserver.2={other}:{}:{}\n\
+             server.3={other}:{}:{}\n",
+            fixture.path("data").display(),
+            ports[0],
+            ports[1],
+            ports[2],
+            ports[3],
+            ports[4],
+            ports[5],
+            ports[0],
+        );
+        doctor(&fixture.write("zoo.cfg", &text), Some(1))
+    };
+    // The second is reserved for documentation (RFC 5737).
+    let error = said("127.0.1.1", "192.0.2.7");
+    error.has("error", &["this server at 127.0.1.1:", "only this machine reaches it", "192.0.2.7"]);
+    assert_eq!(error.code, Some(2));
+    let own = said("0.0.0.0", "127.0.0.1");
+    own.has("ok", &["this server at 0.0.0.0:", "listens on every address"]);
+    own.has_none("error");
 }
 
 /// All was well, said the doctor, and the server did not start.

@@ -1,6 +1,7 @@
 //! `zoolet doctor`: looks at a configuration and at the machine that it is for, and says what would
 //! go wrong. It changes nothing: it creates a file to measure the disk, and removes it again.
 
+mod addresses;
 mod directories;
 mod disk;
 mod file;
