@@ -2,51 +2,177 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::lookup_host;
+use tokio::time::timeout;
+use zoolet_client::{ClientOptions, Connector, SessionId};
+
+/// How long the session may take by which a server is identified, and its timeout.
+const IDENTIFY_TIME: Duration = Duration::from_secs(3);
+const IDENTIFY_SESSION: Duration = Duration::from_secs(10);
+
+/// A server of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number. Apache `ZooKeeper` takes numbers above 255.
+    pub id: u64,
+    /// Its host, as the other servers reach it.
+    pub host: String,
+    /// Where the other servers reach it, `host:port`.
+    pub peer: String,
+    /// Where clients reach it, if the configuration has it: it may be in the file of the server alone.
+    pub client: Option<String>,
+}
 
 /// The servers of a configuration that are not named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     /// Their client addresses, as others reach them.
     pub addresses: Vec<String>,
-    /// Whether the configuration has one of those that are named.
-    pub has_named: bool,
+    /// Those of which no client address is known, so that they cannot be asked.
+    pub unknown: Vec<Member>,
 }
 
-/// Returns the host and the client address of each server of a configuration. A server may be
-/// written without a client address.
-pub fn client_addresses(config: &str) -> Vec<(&str, String)> {
-    config.lines().filter_map(client_address).collect()
+/// A server named by the caller.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The name.
+    pub address: String,
+    /// Where it is.
+    pub at: Vec<SocketAddr>,
+    /// The last byte of its number, if it has opened a session.
+    pub id: Option<u8>,
 }
 
-/// Reads a line `server.N=host:port:port:role;host:port`, the last host of which may be left out.
-fn client_address(line: &str) -> Option<(&str, String)> {
-    let server = line.strip_prefix("server.")?.split_once('=')?.1;
-    let (hosts, client) = server.split_once(';')?;
+impl Member {
+    /// Returns the top byte of the ids of the sessions that it opens.
+    fn session_byte(&self) -> u8 {
+        let [.., last] = self.id.to_be_bytes();
+        last
+    }
+
+    /// Returns the address at which clients reach it: that of its machine if it listens on all
+    /// addresses.
+    fn reachable(&self) -> Option<String> {
+        let client = self.client.as_deref()?;
+        match client.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_unspecified() => {
+                Some(format!("{}:{}", self.host, address.port()))
+            }
+            Ok(_) | Err(_) => Some(client.to_owned()),
+        }
+    }
+}
+
+/// Returns the number of the server that has opened a session: the top byte of its id.
+pub fn opener_of(session: SessionId) -> u8 {
+    let [opener, ..] = session.0.to_be_bytes();
+    opener
+}
+
+/// Returns the servers of a configuration.
+pub fn members(config: &str) -> Vec<Member> {
+    config.lines().filter_map(member).collect()
+}
+
+/// Reads a line `server.N=host:port:port:role;host:port`. The part after the semicolon and
+/// the host in it are optional.
+fn member(line: &str) -> Option<Member> {
+    let (id, server) = line.strip_prefix("server.")?.split_once('=')?;
+    let (hosts, client) = match server.split_once(';') {
+        Some((hosts, client)) => (hosts, Some(client.trim()).filter(|client| !client.is_empty())),
+        None => (server, None),
+    };
     let host_end = match hosts.find(']') {
         Some(bracket) => bracket + 1,
         None => hosts.find(':')?,
     };
-    let host = hosts.get(..host_end)?;
-    let client = if client.contains(':') { client.to_owned() } else { format!("{host}:{client}") };
-    Some((host, client))
+    let (host, rest) = (hosts.get(..host_end)?, hosts.get(host_end..)?);
+    let port = rest.strip_prefix(':')?.split(':').next()?;
+    let client = client.map(|client| {
+        if client.contains(':') { client.to_owned() } else { format!("{host}:{client}") }
+    });
+    let peer = format!("{host}:{port}");
+    Some(Member { id: id.trim().parse().ok()?, host: host.to_owned(), peer, client })
 }
 
-/// Returns the servers of a configuration that are neither named nor at a known address.
-pub async fn others(config: &str, named: &[String], mut known: BTreeSet<SocketAddr>) -> Others {
-    let mut others = Others::default();
-    for (host, client) in client_addresses(config) {
-        let address = reachable(host, client);
+/// Whether the servers of a configuration have to be [identified](identify), so that the named ones are known.
+pub fn needs_identities(config: &str, is_tls: bool) -> bool {
+    is_tls || members(config).iter().any(|member| member.client.is_none())
+}
+
+/// Returns the number of a server, by opening a session with it.
+pub async fn identify(address: &str, connector: impl Connector + 'static) -> Option<u8> {
+    let options = ClientOptions::new()
+        .session_timeout(IDENTIFY_SESSION)
+        .connect_timeout(IDENTIFY_TIME)
+        .connector(connector);
+    let client = timeout(IDENTIFY_TIME, options.connect(address)).await.ok()?.ok()?;
+    let id = opener_of(client.session().id);
+    // An unused session goes by itself.
+    let _ = timeout(IDENTIFY_TIME, client.close()).await;
+    Some(id)
+}
+
+/// Returns the servers of a configuration that are not among the named ones. A configuration has no
+/// ports that speak TLS alone: with `is_tls`, it has the ports of clients only if it has a named one.
+pub async fn others(config: &str, named: &[Named], is_tls: bool) -> Others {
+    let has_client_ports = !is_tls || has_named(config, named).await;
+    let is_identified =
+        |member: &Member| named.iter().any(|it| it.id == Some(member.session_byte()));
+    let left = members(config).into_iter().filter(|member| !is_identified(member));
+    let mut unidentified: Vec<&Named> = named.iter().filter(|it| it.id.is_none()).collect();
+    let mut known: BTreeSet<SocketAddr> =
+        named.iter().flat_map(|it| it.at.iter().copied()).collect();
+    let (mut others, mut unknown) = (Others::default(), Vec::new());
+    for member in left {
+        let Some(address) = member.reachable().filter(|_| has_client_ports) else {
+            unknown.push(member);
+            continue;
+        };
         let resolved = resolved(&address).await;
-        if named.contains(&address) || resolved.iter().any(|address| known.contains(address)) {
-            others.has_named = true;
-        } else {
+        let is_it =
+            |it: &&Named| it.address == address || it.at.iter().any(|at| resolved.contains(at));
+        if let Some(at) = unidentified.iter().position(is_it) {
+            unidentified.remove(at);
+        } else if !resolved.iter().any(|address| known.contains(address)) {
             known.extend(resolved);
             others.addresses.push(address);
         }
     }
+    others.unknown = without_named(unknown, &unidentified).await;
     others
+}
+
+/// Whether a configuration has one of the named addresses.
+async fn has_named(config: &str, named: &[Named]) -> bool {
+    for address in members(config).iter().filter_map(Member::reachable) {
+        let resolved = resolved(&address).await;
+        let is_it =
+            |it: &Named| it.address == address || it.at.iter().any(|at| resolved.contains(at));
+        if named.iter().any(is_it) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Leaves out a server on the machine of a named one, if it is the only one there.
+async fn without_named(mut unknown: Vec<Member>, named: &[&Named]) -> Vec<Member> {
+    for it in named {
+        let mut there = Vec::new();
+        for member in &unknown {
+            let hosts = resolved(&member.peer).await;
+            if hosts.iter().any(|host| it.at.iter().any(|at| at.ip() == host.ip())) {
+                there.push(member.id);
+            }
+        }
+        if let [only] = *there {
+            unknown.retain(|member| member.id != only);
+        }
+    }
+    unknown
 }
 
 /// Returns where an address is; nothing if its host is unknown.
@@ -54,41 +180,73 @@ pub async fn resolved(address: &str) -> Vec<SocketAddr> {
     lookup_host(address).await.into_iter().flatten().collect()
 }
 
-/// Returns a client address as others reach it: one that listens on all addresses of its machine
-/// is reached at the machine's name.
-fn reachable(host: &str, client: String) -> String {
-    match client.parse::<SocketAddr>() {
-        Ok(address) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),
-        Ok(_) | Err(_) => client,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    async fn named(address: &str, id: Option<u8>) -> Named {
+        Named { address: address.to_owned(), at: resolved(address).await, id }
+    }
 
     #[tokio::test]
     async fn only_servers_that_are_not_named_are_added() {
         let config = "server.1=127.0.0.1:1:2:participant;0.0.0.0:2181\n\
                       server.2=127.0.0.1:1:2:participant;127.0.0.1:2182\n\
-                      server.3=[::1]:1:2:observer;2183\nserver.4=c:1:2\nversion=1";
-        let addresses = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let known = resolved("127.0.0.1:2181").await.into_iter().collect();
-        let found = others(config, &[], known).await;
-        assert_eq!(found.addresses, addresses(&["127.0.0.1:2182", "[::1]:2183"]));
-        assert!(found.has_named);
-        let found = others(config, &addresses(&["[::1]:2183"]), BTreeSet::new()).await;
-        assert_eq!(found.addresses, addresses(&["127.0.0.1:2181", "127.0.0.1:2182"]));
-        assert!(found.has_named);
-        let found = others(config, &addresses(&["10.0.0.1:2181"]), BTreeSet::new()).await;
-        assert_eq!((found.addresses.len(), found.has_named), (3, false));
+                      server.3=[::1]:1:2:observer;2183\nversion=1";
+        let first = [named("127.0.0.1:2181", None).await];
+        let found = others(config, &first, false).await;
+        assert_eq!(found.addresses, ["127.0.0.1:2182", "[::1]:2183"]);
+        let third = [named("[::1]:2183", None).await];
+        let found = others(config, &third, false).await;
+        assert_eq!(found.addresses, ["127.0.0.1:2181", "127.0.0.1:2182"]);
+        // An address that is not in the list, of a server that was identified.
+        let alias = [named("10.0.0.1:2181", Some(2)).await];
+        let found = others(config, &alias, false).await;
+        assert_eq!(found.addresses, ["127.0.0.1:2181", "[::1]:2183"]);
+        assert!(found.unknown.is_empty());
+        let by_tls = others(config, &alias, true).await;
+        assert_eq!((by_tls.addresses.len(), by_tls.unknown.len()), (0, 2));
+    }
+
+    /// Servers whose client port is in their own files alone were left out, as if they did not exist.
+    #[tokio::test]
+    async fn a_server_without_a_client_address_is_unknown() {
+        let config = "server.1=127.0.0.1:1:2:participant\nserver.2=127.0.0.1:3:4\n\
+                      server.3=127.0.0.2:5:6:observer\nversion=1";
+        let ids = |others: Others| others.unknown.iter().map(|it| it.id).collect::<Vec<_>>();
+        let identified = [named("localhost:2181", Some(2)).await];
+        assert_eq!(ids(others(config, &identified, false).await), [1, 3]);
+        // One that does not serve is known by its machine, if no other server is there.
+        let all = [
+            named("127.0.0.1:2181", Some(1)).await,
+            named("127.0.0.1:2182", None).await,
+            named("127.0.0.2:2183", None).await,
+        ];
+        assert!(ids(others(config, &all, false).await).is_empty());
+        assert_eq!(ids(others(config, &all[1..], false).await), [1, 2]);
     }
 
     #[test]
     fn a_server_that_listens_everywhere_is_reached_by_its_name() {
-        assert_eq!(reachable("a", "0.0.0.0:2181".into()), "a:2181");
-        assert_eq!(reachable("[::1]", "[::]:2181".into()), "[::1]:2181");
-        assert_eq!(reachable("a", "b:2181".into()), "b:2181");
-        assert_eq!(reachable("a", "10.0.0.1:2181".into()), "10.0.0.1:2181");
+        let reachable = |line: &str| member(line).unwrap().reachable();
+        for (line, address) in [
+            ("server.1=a:1:2;0.0.0.0:2181", Some("a:2181")),
+            ("server.1=[::1]:1:2;[::]:2181", Some("[::1]:2181")),
+            ("server.1=a:1:2;b:2181", Some("b:2181")),
+            ("server.1=a:1:2;10.0.0.1:2181", Some("10.0.0.1:2181")),
+            ("server.1=a:1:2;", None),
+            ("server.1=a:1:2:observer", None),
+        ] {
+            assert_eq!(reachable(line).as_deref(), address, "{line}");
+        }
+        let member_300 = member("server.300=[::1]:1:2").unwrap();
+        assert_eq!((member_300.peer.as_str(), member_300.session_byte()), ("[::1]:1", 44));
+        assert_eq!((member("server.2=a"), member("version=1")), (None, None));
+    }
+
+    #[test]
+    fn a_session_has_its_opener_in_the_top_byte() {
+        assert_eq!(opener_of(SessionId(0x0300_0000_0000_0001)), 3);
+        assert_eq!(opener_of(SessionId(-1)), 255);
     }
 }

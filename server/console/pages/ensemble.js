@@ -17,7 +17,7 @@ export async function start(page) {
 }
 
 function draw(parts, look) {
-  const isGood = look.serving === look.servers.length && look.leader !== null;
+  const isGood = look.serving === look.servers.length && look.leader !== null && look.isComplete;
   const kind = isGood ? 'good' : look.leader === null ? 'bad' : 'warn';
   show(parts.summary, element('strong', { class: kind }, look.summary),
     element('span', { class: 'muted' }, ` at ${time(look.atMs)}`));

@@ -2,6 +2,7 @@
 
 use futures_util::future::{OptionFuture, join, join_all};
 use serde_json::{Map, Value, json};
+use zoolet_survey::members::Member;
 use zoolet_survey::srvr::Served;
 
 use crate::ask::{self, Silence};
@@ -104,8 +105,17 @@ pub(crate) fn leader(looks: &[Look]) -> Option<(&str, &Served)> {
     })
 }
 
+/// What could not be looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unasked<'a> {
+    /// The servers of the configuration of which no client address is known.
+    pub(crate) unknown: &'a [Member],
+    /// Why the configuration was not read.
+    pub(crate) unread: Option<&'a str>,
+}
+
 /// Returns the servers and the state of the whole. `before` is the look before this one.
-pub(crate) fn to_json(looks: &[Look], before: &[Look]) -> Value {
+pub(crate) fn to_json(looks: &[Look], before: &[Look], unasked: Unasked<'_>) -> Value {
     let leader = leader(looks);
     let server = |look: &Look| {
         let before = before.iter().find(|it| it.address == look.address);
@@ -119,11 +129,19 @@ pub(crate) fn to_json(looks: &[Look], before: &[Look]) -> Value {
         }
         Value::Object(object)
     };
+    let unknown = |member: &Member| {
+        json!({
+            "address": format!("server {} ({})", member.id, member.peer),
+            "role": "unknown",
+            "problem": "unknown: its client address is not in the ensemble's configuration",
+        })
+    };
     json!({
-        "servers": looks.iter().map(server).collect::<Value>(),
+        "servers": looks.iter().map(server).chain(unasked.unknown.iter().map(unknown)).collect::<Value>(),
         "leader": leader.map(|(address, _)| address),
         "serving": looks.iter().filter(|look| look.serving().is_some()).count(),
-        "summary": summary(looks),
+        "isComplete": unasked.unknown.is_empty() && unasked.unread.is_none(),
+        "summary": summary(looks, unasked),
     })
 }
 
@@ -159,9 +177,23 @@ fn fsync(now: &Map<String, Value>, before: Option<&Map<String, Value>>) -> Value
 }
 
 /// Returns the state of the whole in one line.
-fn summary(looks: &[Look]) -> String {
+fn summary(looks: &[Look], unasked: Unasked<'_>) -> String {
+    let mut summary = summary_of(looks, unasked.unknown.len());
+    match unasked.unknown.len() {
+        0 => {}
+        1 => summary.push_str("; 1 is unknown"),
+        unknown => summary.extend(["; ", &unknown.to_string(), " are unknown"]),
+    }
+    if let Some(why) = unasked.unread {
+        let not_read = "; other servers are unknown: the ensemble's configuration was not read: ";
+        summary.extend([not_read, why]);
+    }
+    summary
+}
+
+fn summary_of(looks: &[Look], unknown: usize) -> String {
     let (all, serving) =
-        (looks.len(), looks.iter().filter(|look| look.serving().is_some()).count());
+        (looks.len() + unknown, looks.iter().filter(|look| look.serving().is_some()).count());
     let serve = if all == 1 { "server serves" } else { "servers serve" };
     match leader(looks) {
         Some((leader, _)) => format!("{serving} of {all} {serve}; {leader} leads"),
@@ -193,13 +225,27 @@ mod tests {
             Look { address: "c:1".to_owned(), found: Err(Silence::Late), figures: Map::new() };
         let looks =
             [look("a:1", "leader", 0x1_0000_0007), look("b:1", "follower", 0x1_0000_0004), silent];
-        let shown = to_json(&looks, &[]);
+        let shown = to_json(&looks, &[], Unasked::default());
         assert_eq!(shown["summary"], "2 of 3 servers serve; a:1 leads");
         let servers = shown["servers"].as_array().unwrap();
         assert_eq!((&servers[1]["behind"], &servers[1]["term"]), (&json!(3), &json!(1)));
         assert_eq!(servers[0]["fsyncMs"], json!(2.5));
         assert_eq!(servers[2]["problem"], "takes connections, and does not answer");
-        assert_eq!(summary(&looks[2..]), "none of 1 servers serves");
+        assert_eq!(summary(&looks[2..], Unasked::default()), "none of 1 servers serves");
+        assert_eq!(shown["isComplete"], true);
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_asked_is_unknown() {
+        let config = "server.1=a:1:2;2181\nserver.2=b:2888:3888:participant\n";
+        let members = zoolet_survey::members::members(config);
+        let unasked = Unasked { unknown: &members[1..], unread: Some("no answer") };
+        let shown = to_json(&[look("a:2181", "leader", 1)], &[], unasked);
+        assert_eq!(shown["servers"][1]["address"], "server 2 (b:2888)");
+        assert_eq!((&shown["serving"], &shown["isComplete"]), (&json!(1), &json!(false)));
+        let expected = "1 of 2 servers serve; a:2181 leads; 1 is unknown; other servers are unknown: \
+                        the ensemble's configuration was not read: no answer";
+        assert_eq!(shown["summary"], expected);
     }
 
     #[test]

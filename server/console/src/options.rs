@@ -18,6 +18,9 @@ pub struct ConsoleOptions {
     pub http: HttpAddresses,
     /// How servers are reached: by TCP by default.
     pub connector: SharedConnector,
+    /// Whether that is by TLS, so that the ports of the ensemble's configuration may be others. No by
+    /// default.
+    pub is_tls: bool,
     /// How their HTTP ports are reached: by TCP by default.
     pub http_connector: SharedConnector,
     /// How those are reached that `http` has with `https://`. Without it, they are not.
@@ -46,6 +49,7 @@ impl ConsoleOptions {
             servers,
             http: HttpAddresses::default(),
             connector: SharedConnector::new(TcpConnector),
+            is_tls: false,
             http_connector: SharedConnector::new(TcpConnector),
             https_connector: None,
             certificates: None,

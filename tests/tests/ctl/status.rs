@@ -1,11 +1,16 @@
 //! `status`, and what a command says that finds no server.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
-use zoolet_tests::scenes::{Scene, soon};
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::process::ServerProcess;
+use zoolet_tests::scenes::{SOON, Scene, soon};
+use zoolet_tests::{wait, zoolet};
 
 use crate::harness::{CtlScene, Said, command, said};
 
@@ -108,4 +113,55 @@ fn a_port_of_another_protocol_is_named() {
     assert!(problem(1).starts_with("unknown host: "), "{found}");
     let wrong = said(&mut command("a:0", &["status"]));
     assert!(wrong.code == Some(3) && wrong.err.contains("a:0"), "{wrong:?}");
+}
+
+/// Servers with `clientPort` in their own files alone, the commonest form of a zoo.cfg: "1 of 1 server
+/// serves", and exit code 0, with one of three down.
+#[test]
+fn servers_without_a_client_address_in_the_configuration_are_unknown() {
+    let directory = tempfile::tempdir().unwrap();
+    let lease = PortLease::take(9).unwrap();
+    let ports: Vec<&[u16]> = lease.ports().chunks(3).collect();
+    let line = |(at, ports): (usize, &&[u16])| {
+        format!("server.{}=127.0.0.1:{}:{}\n", at + 1, ports[1], ports[2])
+    };
+    let members: String = ports.iter().enumerate().map(line).collect();
+    let mut servers: Vec<ServerProcess> = Vec::new();
+    for (at, ports) in ports.iter().enumerate() {
+        let data = directory.path().join(format!("{}", at + 1));
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("myid"), format!("{}\n", at + 1)).unwrap();
+        let config = data.join("zoo.cfg");
+        let (data, client) = (data.display(), ports[0]);
+        fs::write(&config, format!("dataDir={data}\nclientPort={client}\n{members}")).unwrap();
+        let mut command = Command::new(zoolet::binary().unwrap());
+        command.args(["serve", "--config"]).arg(config).stderr(Stdio::null());
+        servers.push(ServerProcess::spawn(&mut command).unwrap());
+    }
+    let names: Vec<String> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports[0])).collect();
+    let until = |servers: &str, code: i32, start: &str, unknown: &[u64]| {
+        let is_so = || {
+            let (found, json) = status(servers);
+            let rows = json["servers"].as_array().unwrap();
+            let unknown_rows = rows.iter().filter_map(|row| row["server"].as_u64());
+            let summary = json["summary"].as_str().unwrap();
+            (found == Some(code)
+                && summary.starts_with(start)
+                && unknown_rows.eq(unknown.iter().copied())
+                && (code == 0) == (json["healthy"] == true))
+                .then_some(())
+        };
+        let seen = wait::until(2 * SOON, is_so);
+        assert!(seen.is_some(), "{servers}: no {start:?}: {:?}", status(servers));
+    };
+    let all = names.join(",");
+    until(&all, 0, "3 of 3 servers serve; ", &[]);
+    until(&names[0], 1, "1 of 3 servers serve; ", &[2, 3]);
+    until(&names[1..].join(","), 1, "2 of 3 servers serve; ", &[1]);
+    let said = said(&mut command(&names[0], &["status", "--named"]));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    // One that is down is named by its row, and counted once.
+    servers[2].kill().unwrap();
+    until(&all, 1, "2 of 3 servers serve; ", &[]);
+    until(&names[0], 1, "1 of 3 servers serve; ", &[2, 3]);
 }

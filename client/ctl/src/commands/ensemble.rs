@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use zoolet_client::{ConfigChange, Stat, WatcherType};
-use zoolet_survey::members::client_addresses;
+use zoolet_survey::members::members;
 
 use super::watch::Watch;
 use crate::args::{Config, Reconfig};
@@ -33,6 +33,14 @@ pub(crate) async fn config(
     if arguments.connect {
         let connect = connect_string(&text);
         context.output.result(|| connect.clone(), || json!({ "connect": connect }))?;
+        let absent = members(&text).into_iter().filter(|member| member.client.is_none());
+        let absent: Vec<String> = absent.map(|member| member.id.to_string()).collect();
+        if !absent.is_empty() {
+            context.output.note(&format!(
+                "left out, because the configuration has no client address of them: server {}",
+                absent.join(", ")
+            ));
+        }
     } else {
         print_config(&text, &stat, arguments.stat, context)?;
     }
@@ -78,7 +86,7 @@ fn print_config(
 
 /// The client addresses of a configuration, as a connect string.
 fn connect_string(config: &str) -> String {
-    client_addresses(config).into_iter().map(|(_, client)| client).collect::<Vec<_>>().join(",")
+    members(config).into_iter().filter_map(|member| member.client).collect::<Vec<_>>().join(",")
 }
 
 /// The servers of a configuration file.

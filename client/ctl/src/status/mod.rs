@@ -4,14 +4,13 @@ mod look;
 mod print;
 mod tls;
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 use zoolet_client::tls::TlsConnector;
-use zoolet_client::{ClientOptions, ConnectString};
-use zoolet_survey::members::{Others, others, resolved};
+use zoolet_client::{ClientOptions, ConnectString, TcpConnector};
+use zoolet_survey::members::{Member, Named, Others, identify, needs_identities, others, resolved};
 use zoolet_survey::srvr::Served;
 
 use crate::args::{Options, Status};
@@ -22,7 +21,7 @@ use crate::output::{Output, note};
 use look::Look;
 
 /// How long the servers may take to say which others there are.
-const CONFIG_TIME: Duration = Duration::from_secs(1);
+const CONFIG_TIME: Duration = Duration::from_secs(3);
 
 /// `status`. The exit code is that of a failure unless all servers serve.
 pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), CtlError> {
@@ -30,12 +29,18 @@ pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), Ctl
         options.connect_string().parse().map_err(|error| CtlError::of_call(&error))?;
     let tls = options.tls.connector()?;
     let mut ensemble = Ensemble::look(servers.addresses(), tls.as_ref()).await;
-    let others =
-        if arguments.named { Vec::new() } else { ensemble.others(options, tls.as_ref()).await };
-    if !others.is_empty() {
-        // Their zxids are those of one moment.
-        let all: Vec<_> = servers.addresses().iter().cloned().chain(others).collect();
-        ensemble = Ensemble::look(&all, tls.as_ref()).await;
+    if !arguments.named {
+        let others = ensemble.others(options, tls.as_ref()).await;
+        let Others { addresses, unknown } = others.unwrap_or_else(|why| {
+            ensemble.unread = Some(why);
+            Others::default()
+        });
+        if !addresses.is_empty() {
+            // Their zxids are those of one moment.
+            let all: Vec<_> = servers.addresses().iter().cloned().chain(addresses).collect();
+            ensemble.looks = look::look_at(&all, tls.as_ref()).await;
+        }
+        ensemble.unknown = unknown;
     }
     let output = Output { json: options.json };
     output.result(|| print::text(&ensemble), || print::json(&ensemble))?;
@@ -88,11 +93,16 @@ pub(crate) async fn explain(
 #[derive(Debug)]
 struct Ensemble {
     looks: Vec<Look>,
+    /// The servers of the ensemble's configuration that cannot be asked.
+    unknown: Vec<Member>,
+    /// Why the ensemble's configuration was not read, so that it is not known which others there are.
+    unread: Option<String>,
 }
 
 impl Ensemble {
     async fn look(addresses: &[String], tls: Option<&TlsConnector>) -> Self {
-        Self { looks: look::look_at(addresses, tls).await }
+        let looks = look::look_at(addresses, tls).await;
+        Self { looks, unknown: Vec::new(), unread: None }
     }
 
     /// Returns how the command line has to be changed for the first server that needs it.
@@ -110,10 +120,12 @@ impl Ensemble {
 
     /// Returns with which exit code to end; `None` if all is well.
     fn exit(&self) -> Option<Exit> {
+        let is_whole = self.unknown.is_empty() && self.unread.is_none();
         match self.leader() {
-            None => Some(Exit::Connection),
-            Some(_) if self.serving() < self.looks.len() => Some(Exit::Failed),
-            Some(_) => None,
+            // A server that cannot be asked may lead.
+            None if is_whole || self.serving() == 0 => Some(Exit::Connection),
+            Some(_) if is_whole && self.serving() == self.looks.len() => None,
+            None | Some(_) => Some(Exit::Failed),
         }
     }
 
@@ -128,7 +140,22 @@ impl Ensemble {
 
     /// Returns the state of the whole in one line.
     fn summary(&self) -> String {
-        let (all, serving) = (self.looks.len(), self.serving());
+        let mut summary = self.summary_of_known();
+        match self.unknown.len() {
+            0 => {}
+            1 => summary.push_str("; 1 is unknown"),
+            unknown => summary.extend(["; ", &unknown.to_string(), " are unknown"]),
+        }
+        if let Some(why) = &self.unread {
+            let not_read =
+                "; other servers are unknown: the ensemble's configuration was not read: ";
+            summary.extend([not_read, why]);
+        }
+        summary
+    }
+
+    fn summary_of_known(&self) -> String {
+        let (all, serving) = (self.looks.len() + self.unknown.len(), self.serving());
         let serve = if all == 1 { "server serves" } else { "servers serve" };
         if let Some(leader) = self.leader() {
             return format!("{serving} of {all} {serve}; {} leads", leader.address);
@@ -149,52 +176,61 @@ impl Ensemble {
         }
     }
 
-    /// Returns the addresses of servers that the ensemble has and the command line does not name.
-    async fn others(&self, options: &Options, tls: Option<&TlsConnector>) -> Vec<String> {
+    /// Returns the servers of the ensemble that the command line does not name, or the reason why they
+    /// are not known.
+    async fn others(
+        &self,
+        options: &Options,
+        tls: Option<&TlsConnector>,
+    ) -> Result<Others, String> {
         let serving = self.looks.iter().filter(|look| look.found.serving().is_some());
         let serving = serving.map(|look| look.address.as_str()).collect::<Vec<_>>().join(",");
         if serving.is_empty() {
-            return Vec::new();
+            return Ok(Others::default());
         }
-        // The table is worth printing without them.
         let config = timeout(CONFIG_TIME, config(&serving, options, tls)).await;
-        let Ok(Some(config)) = config else { return Vec::new() };
-        let named: Vec<String> = self.looks.iter().map(|look| look.address.clone()).collect();
-        let Others { mut addresses, has_named } = others(&config, &named, self.known().await).await;
-        // The configuration has no ports that speak TLS alone. It has others than those that are
-        // named, and each server would be counted twice.
-        if tls.is_some() && !has_named {
-            addresses.clear();
-        }
-        addresses
-    }
-
-    /// Returns where the servers that the command line names are.
-    async fn known(&self) -> BTreeSet<SocketAddr> {
-        let mut known = BTreeSet::new();
-        for look in &self.looks {
-            match look.peer {
-                Some(peer) => _ = known.insert(peer),
-                // Without a connection, any of the addresses may be the server's.
-                None => known.extend(resolved(&look.address).await),
-            }
-        }
-        known
+        let late = |_| Err(format!("no answer within {} ms", CONFIG_TIME.as_millis()));
+        let config = config.unwrap_or_else(late)?;
+        let needs_identities = needs_identities(&config, tls.is_some());
+        let named = self.looks.iter().map(|look| named(look, tls, needs_identities));
+        Ok(others(&config, &join_all(named).await, tls.is_some()).await)
     }
 }
 
+/// Returns what is known of a server that the command line names.
+async fn named(look: &Look, tls: Option<&TlsConnector>, needs_identity: bool) -> Named {
+    let address = look.address.clone();
+    let at = match look.peer {
+        Some(peer) => vec![peer],
+        // Without a connection, any of the addresses may be the server's.
+        None => resolved(&address).await,
+    };
+    let is_asked = needs_identity && look.found.serving().is_some();
+    let id = match tls {
+        _ if !is_asked => None,
+        Some(tls) => identify(&address, tls.clone()).await,
+        None => identify(&address, TcpConnector).await,
+    };
+    Named { address, at, id }
+}
+
 /// Reads the configuration of an ensemble.
-async fn config(servers: &str, options: &Options, tls: Option<&TlsConnector>) -> Option<String> {
+async fn config(
+    servers: &str,
+    options: &Options,
+    tls: Option<&TlsConnector>,
+) -> Result<String, String> {
     let mut client =
         ClientOptions::new().session_timeout(options.session_timeout).connect_timeout(CONFIG_TIME);
     if let Some(tls) = tls {
         client = client.connector(tls.clone());
     }
-    let client = client.connect(servers).await.ok()?;
-    let config = client.config().await.ok();
+    let client = client.connect(servers).await.map_err(|error| error.to_string())?;
+    let config = client.config().await;
     // An unused session goes by itself.
     let _ = client.close().await;
-    config.map(|(data, _)| String::from_utf8_lossy(&data).into_owned())
+    let (data, _) = config.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&data).into_owned())
 }
 
 #[cfg(test)]
@@ -208,7 +244,8 @@ mod tests {
             peer: None,
             found: found.clone(),
         };
-        Ensemble { looks: found.iter().enumerate().map(look).collect() }
+        let looks = found.iter().enumerate().map(look).collect();
+        Ensemble { looks, unknown: Vec::new(), unread: None }
     }
 
     fn serving(mode: &str) -> Found {
@@ -250,5 +287,25 @@ mod tests {
         assert_eq!(named(&[serving("follower")]), None);
         assert_eq!(named(&[serving("follower"), Found::Refused]), Some(Exit::Failed));
         assert_eq!(named(&[serving("read-only")]), Some(Exit::Connection));
+    }
+
+    /// "1 of 1 server serves", and exit code 0, with one of three down.
+    #[test]
+    fn servers_that_cannot_be_asked_are_unknown() {
+        let unknown =
+            |id: u64| Member { id, host: "b".to_owned(), peer: "b:2888".to_owned(), client: None };
+        let mut seen = ensemble(&[serving("leader")]);
+        seen.unknown = vec![unknown(2), unknown(3)];
+        assert_eq!(seen.summary(), "1 of 3 servers serve; a:0 leads; 2 are unknown");
+        assert_eq!((seen.exit(), seen.exit_of_named()), (Some(Exit::Failed), None));
+        // The leader may be among them.
+        let mut seen = ensemble(&[serving("follower")]);
+        seen.unknown = vec![unknown(2)];
+        let expected = "1 of 2 servers serve; the leader was not asked; 1 is unknown";
+        assert_eq!((seen.summary().as_str(), seen.exit()), (expected, Some(Exit::Failed)));
+        let mut seen = ensemble(&[serving("leader")]);
+        seen.unread = Some("no answer".to_owned());
+        assert!(seen.summary().starts_with("1 of 1 server serves; a:0 leads; other servers are "));
+        assert_eq!(seen.exit(), Some(Exit::Failed));
     }
 }

@@ -1,6 +1,7 @@
 //! The servers as a table and as JSON.
 
 use serde_json::{Value, json};
+use zoolet_survey::members::Member;
 use zoolet_survey::srvr::Served;
 
 use super::Ensemble;
@@ -11,11 +12,16 @@ use crate::format::lines_text;
 const HEADS: [&str; 9] =
     ["SERVER", "ROLE", "TERM", "ZXID", "BEHIND", "CONNECTIONS", "WAITING", "LATENCY", "VERSION"];
 
+/// The text in the row of a server that cannot be asked.
+const UNKNOWN: &str =
+    "unknown: its client address is not in the ensemble's configuration; name it in --servers";
+
 /// Returns the table, and the summary behind it.
 pub(super) fn text(ensemble: &Ensemble) -> String {
     let leader = leader(ensemble);
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(ensemble.looks.iter().map(|look| row(look, leader)));
+    rows.extend(ensemble.unknown.iter().map(row_of_unknown));
     // A row of two cells says what is wrong, over the whole width.
     let width = |column: usize| {
         let cells =
@@ -56,6 +62,10 @@ fn row(look: &Look, leader: Option<&Served>) -> Vec<String> {
     ]
 }
 
+fn row_of_unknown(member: &Member) -> Vec<String> {
+    vec![format!("server {} ({})", member.id, member.peer), UNKNOWN.to_owned()]
+}
+
 fn zxid(served: &Served) -> String {
     format!("{:#x}", served.zxid)
 }
@@ -63,8 +73,10 @@ fn zxid(served: &Served) -> String {
 /// Returns the same for programs. Zxids are texts: they do not fit into the numbers of JSON.
 pub(super) fn json(ensemble: &Ensemble) -> Value {
     let leader = leader(ensemble);
+    let known = ensemble.looks.iter().map(|look| server(look, leader));
+    let unknown = ensemble.unknown.iter().map(unknown_server);
     json!({
-        "servers": ensemble.looks.iter().map(|look| server(look, leader)).collect::<Vec<_>>(),
+        "servers": known.chain(unknown).collect::<Vec<_>>(),
         "leader": ensemble.leader().map(|look| &look.address),
         "healthy": ensemble.exit().is_none(),
         "summary": ensemble.summary(),
@@ -88,5 +100,15 @@ fn server(look: &Look, leader: Option<&Served>) -> Value {
         "latency_ms": served.latency_ms,
         "znodes": served.znodes,
         "version": served.version,
+    })
+}
+
+fn unknown_server(member: &Member) -> Value {
+    json!({
+        "address": null,
+        "server": member.id,
+        "peer": member.peer,
+        "serving": null,
+        "problem": UNKNOWN,
     })
 }
