@@ -310,7 +310,7 @@ impl Host {
         let mut next = Some(input);
         while let Some(mut input) = next {
             next = input.split_off();
-            self.locked(|inner, now| self.take_input(inner, now, input));
+            self.locked(|inner, _| self.take_input(inner, input));
         }
     }
 
@@ -325,7 +325,7 @@ impl Host {
         (peer, proved): (IpAddr, &Arc<[Id]>),
         request: &ConnectRequest,
     ) -> Admission {
-        self.locked(|inner, now| {
+        self.locked(|inner, _| {
             if inner.has_failed {
                 inner.wakers.extend(outbox.close(Closing::Finished));
                 return Admission::Closed;
@@ -338,7 +338,7 @@ impl Host {
             outbox.count(|traffic| traffic.received += 1);
             inner.connections.insert(connection, ConnectionLoad::new(Arc::clone(outbox)));
             let (request, proved) = (request.clone(), Arc::clone(proved));
-            self.step(inner, now, Input::Connect { connection, peer, proved, request });
+            self.step(inner, Input::Connect { connection, peer, proved, request });
             Admission::Open
         })
     }
@@ -357,8 +357,8 @@ impl Host {
         }
     }
 
-    fn take_input(&self, inner: &mut Inner, now: Now, input: Input) {
-        self.step(inner, now, input);
+    fn take_input(&self, inner: &mut Inner, input: Input) {
+        self.step(inner, input);
         self.publish_serving(inner);
     }
 
@@ -372,7 +372,7 @@ impl Host {
     ) -> Option<Admission> {
         if let Some(entry) = inner.connections.get(&connection) {
             let unwritten_bytes = entry.outbox.unwritten_bytes();
-            self.step(inner, now, Input::Unread { connection, unwritten_bytes });
+            self.step(inner, Input::Unread { connection, unwritten_bytes });
         }
         let mut taken = 0;
         // What is taken here is in the books of the connection.
@@ -387,7 +387,7 @@ impl Host {
                         Some(step) => Input::Sasl { connection, xid, step, in_flight },
                         None => Input::Request { connection, xid, request, in_flight },
                     };
-                    self.step(inner, now, input);
+                    self.step(inner, input);
                 }
                 Err(admission) => break Some(admission),
             }
@@ -402,14 +402,14 @@ impl Host {
 
     /// A client has read replies, and further ones are due.
     pub fn room(&self, connection: ConnectionId) {
-        self.locked(|inner, now| self.refill(inner, now, connection));
+        self.locked(|inner, _| self.refill(inner, connection));
     }
 
     /// A connection is gone; harmless if the replica has closed it itself.
     pub fn disconnect(&self, connection: ConnectionId) {
-        self.locked(|inner, now| {
+        self.locked(|inner, _| {
             if inner.forget(connection).is_some() {
-                self.step(inner, now, Input::Disconnect { connection });
+                self.step(inner, Input::Disconnect { connection });
             }
         });
     }
@@ -422,10 +422,10 @@ impl Host {
         loop {
             let done = self.locked(|inner, now| {
                 let work_max = inner.replica.work_done() + WORK_PER_HOLD;
-                self.step(inner, now, Input::GoOn);
+                self.step(inner, Input::GoOn);
                 while inner.has_failed || inner.replica.work_done() < work_max {
                     if !inner.has_failed && inner.replica.is_applying() {
-                        self.step(inner, now, Input::GoOn);
+                        self.step(inner, Input::GoOn);
                         continue;
                     }
                     let Some((term, entry)) = entries.next() else {
@@ -433,7 +433,7 @@ impl Host {
                         return Some(inner.replica.admitted());
                     };
                     inner.note_entry(now, &entry);
-                    self.step(inner, now, Input::Commit { term, entry });
+                    self.step(inner, Input::Commit { term, entry });
                 }
                 None
             });

@@ -44,8 +44,8 @@ impl Host {
     /// This server goes on under a number of a start that no earlier one has had. If that is another
     /// number than before, its commands so far are lost. Returns the number of the last of them.
     pub fn started(&self, boot: Boot) -> ProposalNumber {
-        self.locked(|inner, now| {
-            self.take_input(inner, now, Input::Started { boot });
+        self.locked(|inner, _| {
+            self.take_input(inner, Input::Started { boot });
             inner.replica.last_proposed()
         })
     }
@@ -97,10 +97,10 @@ impl Host {
     /// Ends a session as if its timeout were over. False if this server does not lead, or has no such
     /// session.
     pub fn expire(&self, session: SessionId) -> bool {
-        self.locked(|inner, now| {
+        self.locked(|inner, _| {
             let can_expire = !inner.has_failed && inner.replica.can_expire(session);
             if can_expire {
-                self.take_input(inner, now, Input::Expire { session });
+                self.take_input(inner, Input::Expire { session });
             }
             can_expire
         })
@@ -111,8 +111,8 @@ impl Host {
     pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {
         let mut refused = Vec::new();
         for some in sessions.chunks(Input::SESSIONS_MAX) {
-            self.locked(|inner, now| {
-                self.take_input(inner, now, Input::Touched { sessions: some.to_vec() });
+            self.locked(|inner, _| {
+                self.take_input(inner, Input::Touched { sessions: some.to_vec() });
                 let counts = |session: &SessionId| inner.replica.counts(*session);
                 refused.extend(some.iter().copied().filter(|session| !counts(session)));
             });

@@ -15,12 +15,12 @@ impl Host {
     pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
         let (result, mut has_more) = self.hold(work);
         while has_more {
-            ((), has_more) = self.hold(|inner, now| {
+            ((), has_more) = self.hold(|inner, _| {
                 for connection in std::mem::take(&mut inner.full) {
-                    self.refill(inner, now, connection);
+                    self.refill(inner, connection);
                 }
                 if inner.replica.has_work() {
-                    self.step(inner, now, Input::GoOn);
+                    self.step(inner, Input::GoOn);
                 }
             });
         }
@@ -51,18 +51,21 @@ impl Host {
     }
 
     /// Has the due replies of a connection made, once its client has read enough.
-    pub(super) fn refill(&self, inner: &mut Inner, now: Now, connection: ConnectionId) {
+    pub(super) fn refill(&self, inner: &mut Inner, connection: ConnectionId) {
         let Some(entry) = inner.connections.get(&connection) else { return };
         if entry.outbox.want_room() {
             let unwritten_bytes = entry.outbox.unwritten_bytes();
-            self.step(inner, now, Input::Room { connection, unwritten_bytes });
+            self.step(inner, Input::Room { connection, unwritten_bytes });
         }
     }
 
-    pub(super) fn step(&self, inner: &mut Inner, now: Now, input: Input) {
+    /// Takes one step of the replica. The clock is read for each one: a hold may have many, and reads
+    /// must not be judged by the time at which it began.
+    pub(super) fn step(&self, inner: &mut Inner, input: Input) {
         if inner.has_failed {
             return;
         }
+        let now = self.clock.now();
         let is_tick = matches!(input, Input::Tick);
         let mut outputs = std::mem::take(&mut inner.outputs);
         inner.replica.step(now, input, &mut outputs);

@@ -49,6 +49,20 @@ impl Clock for Hands {
     }
 }
 
+/// A clock that moves by some milliseconds each time it is read.
+#[derive(Debug, Default)]
+struct Running {
+    now_ms: AtomicU64,
+    step_ms: AtomicU64,
+}
+
+impl Clock for Running {
+    fn now(&self) -> Now {
+        let step_ms = self.step_ms.load(Ordering::Relaxed);
+        Now { mono_ms: self.now_ms.fetch_add(step_ms, Ordering::Relaxed), wall_ms: 0 }
+    }
+}
+
 struct Bench {
     host: Arc<Host>,
     kept: Arc<Kept>,
@@ -332,6 +346,28 @@ fn room_for_a_burst_of_outputs_is_given_back() {
         bench.host.dispatch(inner, now, Vec::with_capacity(100));
         assert!(inner.outputs.capacity() >= 100, "the usual room is kept");
     });
+}
+
+/// The clock was read once for each hold of the lock, so a read late in a long hold could be served from
+/// a state that was too old.
+#[test]
+fn each_read_of_a_hold_is_judged_by_the_time_of_its_own() {
+    const READS: usize = 20;
+    let clock = Arc::new(Running::default());
+    let bench = Bench::with(Arc::clone(&clock) as _, FlowLimits::default());
+    let (connection, outbox) = bench.connect();
+    taken(&outbox);
+    bench.host.input(Input::Lease { until_ms: 0 });
+    let limit_ms = Options::new(ServerId(1), Boot(1)).leader_loss_limit_ms;
+    // The requests are stamped first, each by a reading of its own.
+    clock.step_ms.store(limit_ms / 30, Ordering::Relaxed);
+    bench.ask(connection, vec![list(); READS]);
+    let served = errors(&outbox).len();
+    assert!((1..READS / 2 + 1).contains(&served), "{served} of {READS}");
+    clock.step_ms.store(0, Ordering::Relaxed);
+    bench.host.input(Input::Lease { until_ms: u64::MAX });
+    bench.host.input(Input::Tick);
+    assert_eq!(errors(&outbox).len() + served, READS, "the others have waited");
 }
 
 #[test]
