@@ -138,10 +138,25 @@ pub(crate) struct Append {
     pub term: Term,
     /// Whether the leader suspects that it has lost its quorum.
     pub suspects_quorum: bool,
+    /// The last entry that the leader knows to be committed.
+    pub committed: Option<LogPosition>,
+    /// The stamp of the last answer that the leader has received from this server.
+    pub echo: Echo,
     /// The entries that the leader says it has: the one before those that it sends, and these.
     pub positions: Vec<LogPosition>,
-    /// Takes the entries.
-    pub take: Box<dyn FnOnce() -> LaterAnswer + Send>,
+    /// Takes the entries, and answers with a stamp.
+    pub take: Box<dyn FnOnce(u64) -> LaterAnswer + Send>,
+}
+
+/// A stamp that a follower has sent with an answer and that the leader returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// The leader's release knows no stamps.
+    Unsupported,
+    /// The leader has received none in its term.
+    NoneYet,
+    /// The stamp of the last answer.
+    Stamp(u64),
 }
 
 impl Debug for Append {

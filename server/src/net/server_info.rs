@@ -92,6 +92,12 @@ pub(crate) struct EnsembleFigures {
     pub differing: usize,
     /// The last entry after which a majority was seen to hold this server's state.
     pub agreed: u64,
+    /// The age of its state in ms; −1 if it is not known.
+    pub state_age_ms: i64,
+    /// How often it has stopped serving because of that, and stepped down because its entries did not
+    /// arrive.
+    pub age_stops: u64,
+    pub step_downs: u64,
 }
 
 impl fmt::Debug for ServerInfo {

@@ -29,6 +29,8 @@ struct Ack {
     taken: Option<LogIndex>,
     /// Whether it has lost what it had.
     is_lost: bool,
+    /// The stamp of its answer to that append.
+    stamp: Option<u64>,
 }
 
 impl Acks {
@@ -36,14 +38,29 @@ impl Acks {
     /// all entries up to `taken`, if it said so.
     pub(super) fn note(&self, node: NodeId, term: Term, sent_at: Instant, taken: Option<LogIndex>) {
         let mut acks = self.lock();
-        let first = Ack { term, sent_at, taken: None, is_lost: false };
+        let first = Ack { term, sent_at, taken: None, is_lost: false, stamp: None };
         let last = acks.entry(node).or_insert(first);
         if last.term < term {
-            *last = Ack { term, sent_at, taken, is_lost: false };
+            *last = Ack { term, sent_at, taken, is_lost: false, stamp: None };
         } else if last.term == term {
             last.sent_at = last.sent_at.max(sent_at);
             last.taken = last.taken.max(taken);
         }
+    }
+
+    /// Notes the stamp of the answer to an append that was noted before, unless a later one is answered.
+    pub(super) fn note_stamp(&self, node: NodeId, term: Term, sent_at: Instant, stamp: u64) {
+        let mut acks = self.lock();
+        if let Some(ack) = acks.get_mut(&node)
+            && (ack.term, ack.sent_at) == (term, sent_at)
+        {
+            ack.stamp = Some(stamp);
+        }
+    }
+
+    /// Returns the stamp of the last answer of a node in `term`.
+    pub(super) fn stamp(&self, node: NodeId, term: Term) -> Option<u64> {
+        self.lock().get(&node).filter(|ack| ack.term == term)?.stamp
     }
 
     /// Notes that a node has all entries up to `taken` by a snapshot, which is not a sign that it
@@ -69,9 +86,32 @@ impl Acks {
 
     /// Returns the time since the last append of `term` was sent that the node has accepted.
     pub(super) fn silent_for(&self, now: Instant, node: NodeId, term: Term) -> Option<Duration> {
-        let acks = self.lock();
-        let ack = acks.get(&node).filter(|ack| ack.term == term)?;
-        Some(now.saturating_duration_since(ack.sent_at))
+        self.sent_at(node, term).map(|sent_at| now.saturating_duration_since(sent_at))
+    }
+
+    fn sent_at(&self, node: NodeId, term: Term) -> Option<Instant> {
+        self.lock().get(&node).filter(|ack| ack.term == term).map(|ack| ack.sent_at)
+    }
+
+    /// Returns whether a majority has accepted appends of `term` that were sent at `asked_at` or later,
+    /// the leader itself included; with two sets of voters, a majority of each.
+    ///
+    /// It compares moments and reads no clock: a thread that is descheduled at any point accepts no
+    /// answer to an append from before the question.
+    pub(super) fn has_quorum_since(
+        &self,
+        asked_at: Instant,
+        leader: NodeId,
+        term: Term,
+        configs: &[BTreeSet<NodeId>],
+    ) -> bool {
+        let has_answered = |voter: &&NodeId| {
+            **voter == leader || self.sent_at(**voter, term).is_some_and(|at| at >= asked_at)
+        };
+        let is_majority = |voters: &BTreeSet<NodeId>| {
+            voters.iter().filter(has_answered).count() > voters.len() / 2
+        };
+        !configs.is_empty() && configs.iter().all(is_majority)
     }
 
     /// Returns the time since the last append of `term` was sent that a majority has accepted, the
@@ -138,6 +178,24 @@ mod tests {
         assert_eq!(silent(&[&[2, 3, 4]]), Some(70 * MS), "a leader without a vote does not count");
     }
 
+    /// A read index was compared with a clock that was read after the silence was measured: a thread
+    /// that was descheduled in between accepted an answer from before the question.
+    #[test]
+    fn an_answer_from_before_the_question_never_confirms_it() {
+        let (acks, term, asked_at) = (Acks::default(), Term(7), Instant::now() + MS);
+        let confirms =
+            |configs: &[&[u64]]| acks.has_quorum_since(asked_at, node(1), term, &voters(configs));
+        assert!(confirms(&[&[1]]) && !confirms(&[]) && !confirms(&[&[1, 2, 3]]));
+        acks.note(node(2), term, asked_at - MS, None);
+        assert!(!confirms(&[&[1, 2, 3]]));
+        acks.note(node(2), term, asked_at, None);
+        assert!(confirms(&[&[1, 2, 3]]) && !confirms(&[&[1, 2, 3, 4]]));
+        assert!(!confirms(&[&[1, 2, 3], &[1, 3, 4]]), "a majority of both sets");
+        acks.note(node(3), Term(6), asked_at, None);
+        assert!(!confirms(&[&[1, 2, 3, 4]]), "another term");
+        assert!(!confirms(&[&[2, 3, 4]]), "a leader without a vote does not count");
+    }
+
     #[test]
     fn another_term_does_not_count() {
         let (acks, start) = (Acks::default(), Instant::now());
@@ -148,6 +206,22 @@ mod tests {
         acks.note(node(2), Term(7), start + MS, None);
         assert_eq!(silent(2, 8), Some(5 * MS));
         assert_eq!(silent(3, 8), None);
+    }
+
+    #[test]
+    fn the_stamp_is_that_of_the_answer_to_the_newest_append() {
+        let (acks, start, term) = (Acks::default(), Instant::now(), Term(7));
+        let stamp = |at: u32, stamp| {
+            acks.note(node(2), term, start + MS * at, None);
+            acks.note_stamp(node(2), term, start + MS * at, stamp);
+            acks.stamp(node(2), term)
+        };
+        assert_eq!(acks.stamp(node(2), term), None);
+        assert_eq!(stamp(5, 50), Some(50));
+        assert_eq!(stamp(3, 70), Some(50), "the answer to an earlier one has taken longer");
+        assert_eq!(stamp(6, 10), Some(10), "it was restarted");
+        acks.note(node(2), Term(8), start, None);
+        assert_eq!((acks.stamp(node(2), term), acks.stamp(node(2), Term(8))), (None, None));
     }
 
     #[test]

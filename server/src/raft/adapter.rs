@@ -233,8 +233,7 @@ impl Consensus for OpenRaft {
             let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
             // openraft may count the answer to an append that was sent before (`acks`).
             for _ in 0..CONFIRMATIONS_MAX {
-                let silent_for = self.quorum_silent_for();
-                if silent_for.is_some_and(|silent_for| silent_for <= asked_at.elapsed()) {
+                if self.has_quorum_since(asked_at) {
                     return Some(LogIndex(linearizer.read_log_id().index()));
                 }
                 sleep(CONFIRMATION_PAUSE).await;
@@ -302,15 +301,18 @@ impl Consensus for OpenRaft {
     }
 
     fn append(&self, mut message: Reader) -> io::Result<Append> {
-        let AppendMessage { suspects_quorum, is_prev_taken, request } = message.append_message()?;
+        let AppendMessage { suspects_quorum, is_prev_taken, echo, request } =
+            message.append_message()?;
         let (raft, loss_mark) = (self.raft.clone(), self.loss_mark.clone());
         let entries = request.entries.iter().map(|entry| &entry.log_id);
         let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
         Ok(Append {
             term: Term(request.vote.leader_id.term),
             suspects_quorum,
+            committed: request.leader_commit.as_ref().map(position_of),
+            echo,
             positions: positions.collect(),
-            take: Box::new(move || {
+            take: Box::new(move |stamp| {
                 Box::pin(async move {
                     let (leader, prev) = (request.vote.leader_id, request.prev_log_id);
                     let response = raft.append_entries(request).await.ok()?;
@@ -322,7 +324,7 @@ impl Consensus for OpenRaft {
                         loss_mark.make(missing_entry_text(&prev, leader.voted_for)).await;
                         return None;
                     }
-                    Some(codec::encode_append_response(&response))
+                    Some(codec::encode_append_response(&response, stamp))
                 })
             }),
         })
@@ -363,15 +365,15 @@ impl Consensus for OpenRaft {
 }
 
 impl OpenRaft {
-    /// Returns the time since the last message that a majority has answered was sent, if this server
-    /// leads.
-    fn quorum_silent_for(&self) -> Option<Duration> {
+    /// Returns whether this server leads, and a majority has answered a message sent at `asked_at` or
+    /// later.
+    fn has_quorum_since(&self, asked_at: Instant) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let leads = metrics.current_leader == Some(self.node);
         let configs = metrics.membership_config.membership().get_joint_config();
-        let (now, term) = (Instant::now(), Term(metrics.current_term));
-        leads.then(|| self.acks.quorum_silent_for(now, self.node, term, configs)).flatten()
+        let term = Term(metrics.current_term);
+        leads && self.acks.has_quorum_since(asked_at, self.node, term, configs)
     }
 
     fn view_of(&self, metrics: &RaftMetrics<TypeConfig>) -> RaftView {

@@ -18,7 +18,7 @@ use super::types::{
     Body, LogEntry, LogId, RaftMembership, SnapshotMeta, StoredMembership, TypeConfig, Vote,
     log_id, log_id_of, position_of, raft_membership, term_of,
 };
-use crate::consensus::{LeaderVote, MemberNode, Membership};
+use crate::consensus::{Echo, LeaderVote, MemberNode, Membership};
 use crate::node_id::NodeId;
 use crate::wire::{Reader, malformed, put_bytes, put_length};
 
@@ -39,6 +39,8 @@ pub(super) struct AppendMessage {
     pub suspects_quorum: bool,
     /// Whether the follower has said to this leader that it has the entry before those of the append.
     pub is_prev_taken: bool,
+    /// The stamp of the last answer of the follower that the leader has received.
+    pub echo: Echo,
     pub request: AppendEntriesRequest<TypeConfig>,
 }
 
@@ -94,10 +96,22 @@ impl Reader {
         for _ in 0..self.u32()? {
             entries.push(self.entry()?);
         }
-        // A release that does not know of it sends nothing here.
+        // Earlier releases send neither this nor the stamp.
         let is_prev_taken = !self.0.is_empty() && self.u8()? != 0;
+        let echo = if self.0.is_empty() {
+            Echo::Unsupported
+        } else if self.u8()? == 0 {
+            Echo::NoneYet
+        } else {
+            Echo::Stamp(self.u64()?)
+        };
         let request = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit };
-        Ok(AppendMessage { suspects_quorum, is_prev_taken, request })
+        Ok(AppendMessage { suspects_quorum, is_prev_taken, echo, request })
+    }
+
+    /// Reads the stamp that follows the answer to an append; `None` from an earlier release.
+    pub(super) fn stamp(&mut self) -> Option<u64> {
+        self.u64().ok()
     }
 
     pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
@@ -242,6 +256,7 @@ pub(super) fn encode_snapshot_meta(founding: u64, meta: &SnapshotMeta) -> Bytes 
 pub(super) fn encode_append_message(
     suspects_quorum: bool,
     is_prev_taken: bool,
+    echo: Option<u64>,
     request: &AppendEntriesRequest<TypeConfig>,
 ) -> Bytes {
     let mut out = BytesMut::new();
@@ -258,10 +273,17 @@ pub(super) fn encode_append_message(
         put_bytes(&mut out, &body);
     }
     out.put_u8(u8::from(is_prev_taken));
+    out.put_u8(u8::from(echo.is_some()));
+    if let Some(stamp) = echo {
+        out.put_u64(stamp);
+    }
     out.freeze()
 }
 
-pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig>) -> Bytes {
+pub(super) fn encode_append_response(
+    response: &AppendEntriesResponse<TypeConfig>,
+    stamp: u64,
+) -> Bytes {
     let mut out = BytesMut::new();
     match response {
         AppendEntriesResponse::Success => out.put_u8(0),
@@ -275,6 +297,7 @@ pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig
             put_vote(&mut out, vote);
         }
     }
+    out.put_u64(stamp);
     out.freeze()
 }
 

@@ -124,7 +124,8 @@ impl PeerClient {
         body: Bytes,
         deadline: Duration,
     ) -> impl Future<Output = Result<Reader, Failure>> + Send + use<> {
-        let link = self.network.links.to(self.target, lane);
+        let is_held = lane == Lane::Append && self.network.signals.holds_entries();
+        let link = self.network.links.to(self.target, lane).filter(|_| !is_held);
         let answer = link.map(|link| timeout(deadline, link.call(kind.code(), body)));
         let (id, target) = (self.network.node, self.target);
         async move {
@@ -166,10 +167,12 @@ impl PeerClient {
         let is_prev_taken =
             prev.is_some_and(|prev| acks.has_taken(target, term, LogIndex(prev.index)));
         let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-        let body = codec::encode_append_message(suspects_quorum, is_prev_taken, request);
+        let echo = acks.stamp(target, term);
+        let body = codec::encode_append_message(suspects_quorum, is_prev_taken, echo, request);
         let (sent_at, answer) = (Instant::now(), self.call(call, body, timeout));
         async move {
-            let response = answer.await?.append_response().map_err(|error| network(&error))?;
+            let mut answer = answer.await?;
+            let response = answer.append_response().map_err(|error| network(&error))?;
             let taken = match &response {
                 AppendEntriesResponse::Success => last,
                 AppendEntriesResponse::PartialSuccess(through) => *through,
@@ -180,15 +183,21 @@ impl PeerClient {
                 AppendEntriesResponse::HigherVote(_) => return Ok(response),
             };
             acks.note(target, term, sent_at, taken.map(|taken| LogIndex(taken.index)));
+            if let Some(stamp) = answer.stamp() {
+                acks.note_stamp(target, term, sent_at, stamp);
+            }
             Ok(response)
         }
     }
 
     /// Sends a commit without entries, which is not answered.
     fn announce(&self, request: &AppendEntriesRequest<TypeConfig>) {
-        if let Some(link) = self.network.links.to(self.target, self.lane) {
+        if let Some(link) = self.network.links.to(self.target, self.lane)
+            && !self.network.signals.holds_entries()
+        {
             let suspects_quorum = self.network.signals.suspects_quorum();
-            let body = codec::encode_append_message(suspects_quorum, false, request);
+            let echo = self.network.acks.stamp(self.target, Term(request.vote.leader_id.term));
+            let body = codec::encode_append_message(suspects_quorum, false, echo, request);
             // If it has proposed something its clients wait for the commit.
             let is_urgent = self.network.signals.has_proposed(self.target.server());
             let urgency = if is_urgent { Urgency::Now } else { Urgency::AfterOthers };

@@ -18,6 +18,10 @@ pub(crate) struct PeerSignals {
     /// so that followers which still get this leader's appends do not go on serving what a majority
     /// somewhere else may have left behind.
     suspects_quorum: AtomicBool,
+    /// Whether this server leads and sends no entries for now, so that another server can be elected.
+    holds_entries: AtomicBool,
+    /// How often this server has stepped down because a majority took none of its entries.
+    step_downs: AtomicU64,
     /// The index of the last membership without this server that others have reported; zero for
     /// none. Answers to vote requests carry it.
     removed_at: AtomicU64,
@@ -34,6 +38,25 @@ impl PeerSignals {
 
     pub(super) fn suspects_quorum(&self) -> bool {
         self.suspects_quorum.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether this leader sends entries.
+    pub(crate) fn hold_entries(&self, holds_entries: bool) {
+        self.holds_entries.store(holds_entries, Ordering::Relaxed);
+    }
+
+    pub(super) fn holds_entries(&self) -> bool {
+        self.holds_entries.load(Ordering::Relaxed)
+    }
+
+    /// Counts that this leader steps down because a majority takes none of its entries.
+    pub(crate) fn count_step_down(&self) {
+        self.step_downs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often it has.
+    pub(crate) fn step_downs(&self) -> u64 {
+        self.step_downs.load(Ordering::Relaxed)
     }
 
     /// Notes that a server proposes something to this one, so that its clients wait for a commit.

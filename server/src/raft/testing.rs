@@ -24,7 +24,7 @@ pub(crate) fn append(
         entries: blank.into_iter().map(entry).collect(),
         leader_commit: Some(log_id_of(committed)),
     };
-    codec::encode_append_message(false, false, &request)
+    codec::encode_append_message(false, false, None, &request)
 }
 
 /// Returns the answer of a server that refuses its vote because it follows a leader.

@@ -30,6 +30,8 @@ use super::read_index::ReadIndex;
 use super::reconfig::{Reconfigurer, Refusals};
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
+use super::state_age::StateAge;
+use super::status::StatusSource;
 use super::supervisor::Supervisor;
 use super::{options, reconfig, sync, touches};
 use crate::consensus::Leadership;
@@ -113,6 +115,7 @@ pub(super) struct ReplicationContext {
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,
     pub leader_contact: Arc<LeaderContact>,
+    pub state_age: Arc<StateAge>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     pub ceiling: Ceiling,
@@ -141,6 +144,7 @@ impl ReplicationContext {
             snapshots: self.snapshots.clone(),
             applied: self.applied.clone(),
             leader_contact: Arc::clone(&self.leader_contact),
+            state_age: Arc::clone(&self.state_age),
             identity: self.identity.clone(),
             agreement: Arc::clone(&self.agreement),
             ceiling: self.ceiling.clone(),
@@ -170,6 +174,22 @@ impl ReplicationContext {
         let port = port.map_err(|source| JoinError::Listen { address, source })?;
         let (node, net, opened) = (self.handle.node(), Arc::clone(net), Mutex::default());
         Ok(Some((port, MovedPort { node, net, options: port_options, service, opened })))
+    }
+
+    /// Returns what reads the server's status; a peer counts as synced until it has not answered for
+    /// `silence_max`.
+    pub(super) fn status_source(&self, silence_max: Duration) -> StatusSource {
+        StatusSource {
+            handle: self.handle.clone(),
+            applied: self.applied.clone(),
+            snapshots: self.snapshots.clone(),
+            divergence: Arc::clone(&self.divergence),
+            state_age: Arc::clone(&self.state_age),
+            signals: Arc::clone(&self.signals),
+            role: self.role.subscribe(),
+            proposer: Arc::clone(&self.proposer),
+            silence_max,
+        }
     }
 
     fn read_index(&self) -> ReadIndex {
@@ -224,6 +244,7 @@ impl ReplicationContext {
             handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             leader_contact: Arc::clone(&self.leader_contact),
+            state_age: Arc::clone(&self.state_age),
             applied: self.applied.clone(),
             read_index: self.read_index(),
             links: Arc::clone(&self.links),

@@ -40,6 +40,7 @@ mod role;
 mod rpc_server;
 mod snapshot_pace;
 mod snapshot_scheduler;
+mod state_age;
 mod status;
 mod succession;
 mod supervisor;
@@ -52,22 +53,21 @@ mod tests;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use zoolet_replica::{Boot, Role};
-use zoolet_storage::{LogPosition, Wal};
+use zoolet_storage::Wal;
 
 use self::applier::MachineApplier;
 use self::bootstrap::Agreement;
 use self::context::{ReplicationContext, links, reconfigurer};
 use self::directories::Directories;
 use self::directory::DirectoryIdentity;
-use self::divergence::Divergence;
 use self::handle::ConsensusHandle;
 use self::levels::Ceiling;
 use self::read_index::ReadIndex;
+use self::state_age::StateAge;
 use crate::fatal::Fatal;
 use crate::peer::{Links, PeerPort};
 use crate::raft::{self, RaftParts};
@@ -167,6 +167,7 @@ impl Opened {
             links: Arc::clone(&links),
             applied: applied.clone(),
         };
+        let state_age = StateAge::new(options.entropy.number(), options.timing.heartbeat / 2);
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
         let context = ReplicationContext {
             changes: Arc::new(changes),
@@ -180,6 +181,7 @@ impl Opened {
             divergence,
             handle,
             leader_contact: Arc::default(),
+            state_age: Arc::new(state_age),
             identity,
             agreement: Arc::new(agreement),
             ceiling: Ceiling::new(),
@@ -191,24 +193,9 @@ impl Opened {
         let (port, moved_port) = context.listen(&options, &net, hung_up).await?.unzip();
         context.handle.run();
         let tasks = context.start_tasks(&options, hang_ups, moved_port);
-        let role = context.role.subscribe();
-        let ReplicationContext {
-            handle, links, applied, snapshots, divergence, proposer, wal, ..
-        } = context;
-        Ok(Replication {
-            handle,
-            links,
-            applied,
-            snapshots,
-            proposer,
-            divergence,
-            role,
-            port,
-            tasks,
-            wal,
-            silence_max: options.timing.silence_max(),
-            _directories: directories,
-        })
+        let status = context.status_source(options.timing.silence_max());
+        let ReplicationContext { handle, links, wal, .. } = context;
+        Ok(Replication { handle, links, status, port, tasks, wal, _directories: directories })
     }
 }
 
@@ -237,15 +224,10 @@ fn not_started(error: impl std::fmt::Display) -> JoinError {
 pub(crate) struct Replication {
     handle: ConsensusHandle,
     links: Arc<Links>,
-    applied: watch::Receiver<Option<LogPosition>>,
-    snapshots: Snapshots,
-    proposer: Arc<Proposer>,
-    divergence: Arc<Divergence>,
-    role: watch::Receiver<Role>,
+    status: StatusSource,
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
-    silence_max: Duration,
     _directories: Arc<Directories>,
 }
 
@@ -257,20 +239,12 @@ impl Replication {
 
     /// This server's part in the ensemble, as the machine knows it.
     pub(crate) fn role(&self) -> watch::Receiver<Role> {
-        self.role.clone()
+        self.status.role.clone()
     }
 
     /// Reads the server's status at any time.
     pub(crate) fn status_source(&self) -> StatusSource {
-        StatusSource {
-            handle: self.handle.clone(),
-            applied: self.applied.clone(),
-            snapshots: self.snapshots.clone(),
-            divergence: Arc::clone(&self.divergence),
-            role: self.role.clone(),
-            proposer: Arc::clone(&self.proposer),
-            silence_max: self.silence_max,
-        }
+        self.status.clone()
     }
 
     /// Makes another server the leader, if this one is.

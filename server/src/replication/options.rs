@@ -45,6 +45,9 @@ pub(crate) struct Timing {
     /// shortest session, so that clients learn of it from their server, but longer than it takes to
     /// replace a leader.
     pub proposal_timeout: Duration,
+    /// How long a follower may serve without what was committed, and a leader lead on without a
+    /// majority's acknowledgment of an entry (`syncLimit`).
+    pub sync_limit: Duration,
 }
 
 /// The shortest time that a peer has to answer, which may have much to write, over a slow link.
@@ -54,6 +57,12 @@ impl Timing {
     /// How long a peer may take to answer, while it is not known to be gone.
     pub(crate) fn peer_timeout(&self) -> Duration {
         (self.election_max * 4).max(PEER_TIMEOUT_MIN)
+    }
+
+    /// How old the state may be that a server serves: `sync_limit`, and the time that it takes to learn
+    /// that the leader was replaced.
+    pub(crate) fn state_age_max(&self) -> Duration {
+        self.silence_max() + self.sync_limit
     }
 
     /// A leader that was silent for longer may have been replaced: the shortest time that this

@@ -23,6 +23,7 @@ use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
 use super::reconfig::Reconfigurer;
+use super::state_age::StateAge;
 use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
 use crate::node_id::NodeId;
@@ -45,6 +46,7 @@ pub(super) struct RpcServer {
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub leader_contact: Arc<LeaderContact>,
+    pub state_age: Arc<StateAge>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     /// What may be logged.
@@ -212,17 +214,25 @@ impl RpcServer {
     }
 
     fn append(&self, from: u64, body: Reader) -> io::Result<LaterAnswer> {
-        let Append { term, suspects_quorum, positions, take } = self.handle.append(body)?;
+        let Append { term, suspects_quorum, committed, echo, positions, take } =
+            self.handle.append(body)?;
         if self.committed.contradicts((from, term), positions).is_some() {
             return Ok(Box::pin(async { Some(append_refusal()) }));
         }
-        let (handle, leader_contact) = (self.handle.clone(), Arc::clone(&self.leader_contact));
+        let (handle, applied) = (self.handle.clone(), self.applied.clone());
+        let (leader_contact, state_age) =
+            (Arc::clone(&self.leader_contact), Arc::clone(&self.state_age));
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
             if !suspects_quorum && Some(term) >= known {
                 leader_contact.renew();
+                // Until a leader has committed an entry of its term, it may not know of all commits.
+                if let Some(last) = committed.filter(|last| last.term == term.0) {
+                    let applied = applied.borrow().map(|last| last.index);
+                    state_age.announced(last.index, echo, applied);
+                }
             }
-            take().await
+            take(state_age.stamp()).await
         }))
     }
 

@@ -12,9 +12,11 @@ use super::divergence::{Divergence, Findings};
 use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
 use super::proposer::Proposer;
+use super::state_age::StateAge;
 use crate::consensus::Follower;
 use crate::histogram::Distribution;
 use crate::node_id::NodeId;
+use crate::raft::PeerSignals;
 use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
@@ -44,6 +46,13 @@ pub(crate) struct Status {
     pub diverged: bool,
     pub differing: Vec<u64>,
     pub agreed: Option<LogIndex>,
+    /// The time since the moment up to which this server's state is known to be complete; `None` if
+    /// that was never known. Zero on the leader.
+    pub state_age: Option<Duration>,
+    /// How often it has stopped serving because that was too long ago, and how often it has stepped down
+    /// as leader because a majority took none of its entries.
+    pub age_stops: u64,
+    pub step_downs: u64,
     /// All other servers of the ensemble.
     pub peers: Vec<PeerStatus>,
     /// As leader: since when, and what it has proposed since then or since a reset.
@@ -78,6 +87,8 @@ pub(crate) struct StatusSource {
     pub(super) applied: watch::Receiver<Option<LogPosition>>,
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
+    pub(super) state_age: Arc<StateAge>,
+    pub(super) signals: Arc<PeerSignals>,
     pub(super) role: watch::Receiver<Role>,
     pub(super) proposer: Arc<Proposer>,
     /// After this time without an answer a peer does not count as synced.
@@ -140,6 +151,14 @@ impl Status {
             diverged,
             differing: differing.into_iter().map(NodeId::server).collect(),
             agreed,
+            state_age: match role {
+                Role::Leader => Some(Duration::ZERO),
+                Role::Follower | Role::Observer | Role::Looking => {
+                    source.state_age.age(applied.borrow().map(|last| last.index))
+                }
+            },
+            age_stops: source.state_age.stops(),
+            step_downs: source.signals.step_downs(),
             peers: others.filter(|node| **node != handle.node()).map(peer).collect(),
             led_for: handle.led_for(),
             proposed: handle.proposed(),

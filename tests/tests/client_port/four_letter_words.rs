@@ -114,7 +114,7 @@ fn differences(addresses: [SocketAddr; 2]) -> Vec<String> {
                 not_in(&found, &expected).filter(|key| !key.starts_with("zk_limit_")).collect();
             let in_ensemble = expected.iter().any(|key| key == "zk_quorum_size");
             let of_ensemble =
-                |key: &str| key.starts_with("zk_raft_") || MNTR_COMPARISONS.contains(&key);
+                |key: &str| key.starts_with("zk_raft_") || MNTR_OF_ENSEMBLES.contains(&key);
             let known = MNTR_OWN.iter().filter(|key| in_ensemble || !of_ensemble(key));
             if !lacks.is_empty() || !own.iter().eq(known) {
                 differences.push(format!("mntr lacks {lacks:?}, and has {own:?} more"));
@@ -230,17 +230,25 @@ const MNTR_ABSENT: [(&str, &str); 9] = [
     ("faults that zoolet logs", "auth_failed_ cnxn_closed_ unrecoverable_"),
 ];
 
-/// What comparing the states of servers has shown.
-const MNTR_COMPARISONS: [&str; 3] =
-    ["zk_state_agreed_index", "zk_state_differing_servers", "zk_state_diverged"];
+/// The keys of `mntr`, other than those of Raft, that only a server in an ensemble has.
+const MNTR_OF_ENSEMBLES: [&str; 6] = [
+    "zk_leader_step_downs",
+    "zk_state_age_ms",
+    "zk_state_age_stops",
+    "zk_state_agreed_index",
+    "zk_state_differing_servers",
+    "zk_state_diverged",
+];
 
-/// The keys of `mntr` that Apache has not, in order; those of Raft and of comparisons only in an
-/// ensemble. `zk_max_lock_hold_us` is not among them, because its name begins as Apache's maxima do.
-const MNTR_OWN: [&str; 9] = [
+/// The keys of `mntr` that Apache has not, in order; those of ensembles only in an ensemble. `zk_max_lock_hold_us` is not among them, because its name begins as Apache's maxima do.
+const MNTR_OWN: [&str; 12] = [
+    "zk_leader_step_downs",
     "zk_raft_applied_index",
     "zk_raft_last_log_index",
     "zk_raft_snapshot_index",
     "zk_raft_term",
+    "zk_state_age_ms",
+    "zk_state_age_stops",
     "zk_state_agreed_index",
     "zk_state_differing_servers",
     "zk_state_digest",

@@ -64,6 +64,9 @@ pub(in super::super) fn mntr(context: &PortContext) -> String {
         out.add("state_diverged", u8::from(figures.diverged));
         out.add("state_differing_servers", figures.differing);
         out.add("state_agreed_index", figures.agreed);
+        out.add("state_age_ms", figures.state_age_ms);
+        out.add("state_age_stops", figures.age_stops);
+        out.add("leader_step_downs", figures.step_downs);
     }
     out.add("max_lock_hold_us", report.figures.hold_us_max);
     out.add("state_zxid", report.zxid);

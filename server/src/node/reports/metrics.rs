@@ -275,6 +275,14 @@ impl Sources<'_> {
         list.gauge("zoolet_state_differing_servers", help, figures.differing);
         let help = "Log index of the last entry behind which a majority had this server's state.";
         list.gauge("zoolet_state_agreed_index", help, figures.agreed);
+        let help =
+            "Milliseconds since the moment up to which the state is known to be complete; or -1.";
+        list.gauge("zoolet_state_age_ms", help, figures.state_age_ms);
+        let help = "Times that the server stopped serving because its state was too old.";
+        list.counter("zoolet_state_age_stops", help, figures.age_stops);
+        let help =
+            "Times that it stepped down as leader because its entries were not acknowledged.";
+        list.counter("zoolet_leader_step_downs", help, figures.step_downs);
     }
 
     fn add_own(&self, list: &mut MetricList) {

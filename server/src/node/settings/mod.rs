@@ -111,6 +111,7 @@ fn timing(config: &ServerConfig) -> Timing {
         election_min: millis(ensemble.election_timeout_ms_min),
         election_max: millis(ensemble.election_timeout_ms_max),
         proposal_timeout: proposal_timeout(config),
+        sync_limit: Duration::from_millis(config.sync_limit_ms()),
     }
 }
 
@@ -403,6 +404,11 @@ fn ensemble_figures(status: &replication::Status, configured_voters: usize) -> E
         diverged: status.diverged,
         differing: status.differing.len(),
         agreed: status.agreed.unwrap_or_default().0,
+        state_age_ms: status
+            .state_age
+            .map_or(-1, |age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
+        age_stops: status.age_stops,
+        step_downs: status.step_downs,
     }
 }
 

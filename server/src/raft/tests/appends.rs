@@ -58,7 +58,7 @@ impl Service for Follower {
         Box::pin(async move {
             Answer::Later(Box::pin(async move {
                 permits.acquire().await.unwrap().forget();
-                Some(codec::encode_append_response(&response))
+                Some(codec::encode_append_response(&response, 0))
             }))
         })
     }

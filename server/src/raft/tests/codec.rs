@@ -8,7 +8,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
-use crate::consensus::MemberNode;
+use crate::consensus::{Echo, MemberNode};
 use crate::node_id::NodeId;
 use crate::raft::codec;
 use crate::raft::types::{
@@ -49,7 +49,7 @@ fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
 
 #[test]
 fn an_entry_does_not_keep_the_message_it_came_in() {
-    let message = codec::encode_append_message(false, false, &append_request());
+    let message = codec::encode_append_message(false, false, None, &append_request());
     let read = Reader(message.clone()).append_message().unwrap();
     assert_eq!(read.request.entries.len(), 3);
     assert!(message.is_unique());
@@ -59,16 +59,20 @@ fn an_entry_does_not_keep_the_message_it_came_in() {
 fn what_is_written_is_read_again() {
     let request = append_request();
     for is_prev_taken in [false, true] {
-        let bytes = codec::encode_append_message(!is_prev_taken, is_prev_taken, &request);
-        let without = bytes.slice(..bytes.len() - 1);
+        let bytes = codec::encode_append_message(!is_prev_taken, is_prev_taken, None, &request);
+        let without = bytes.slice(..bytes.len() - 2);
         let read = Reader(bytes).append_message().unwrap();
         assert_eq!((read.suspects_quorum, read.is_prev_taken), (!is_prev_taken, is_prev_taken));
         assert_eq!(format!("{request:?}"), format!("{:?}", read.request));
         assert_eq!(read.request.entries, request.entries);
+        assert_eq!(read.echo, Echo::NoneYet);
         let read = Reader(without).append_message().expect("as an older release sends it");
-        assert!(!read.is_prev_taken);
+        assert_eq!((read.is_prev_taken, read.echo), (false, Echo::Unsupported));
         assert_eq!(read.request.entries, request.entries);
     }
+
+    let bytes = codec::encode_append_message(false, false, Some(77), &request);
+    assert_eq!(Reader(bytes).append_message().unwrap().echo, Echo::Stamp(77));
 
     for response in [
         AppendEntriesResponse::Success,
@@ -76,8 +80,13 @@ fn what_is_written_is_read_again() {
         AppendEntriesResponse::Conflict,
         AppendEntriesResponse::HigherVote(Vote::new(4, NodeId(2))),
     ] {
-        let bytes = codec::encode_append_response(&response);
-        assert_eq!(Reader(bytes).append_response().unwrap(), response);
+        let bytes = codec::encode_append_response(&response, 78);
+        let without = bytes.slice(..bytes.len() - 8);
+        for (bytes, stamp) in [(bytes, Some(78)), (without, None)] {
+            let mut reader = Reader(bytes);
+            assert_eq!(reader.append_response().unwrap(), response);
+            assert_eq!(reader.stamp(), stamp, "an older release sends none");
+        }
     }
 
     let mut request = VoteRequest::new(Vote::new(4, NodeId(2)), Some(log_id(3, 9)));
@@ -124,9 +133,9 @@ fn the_bytes_on_the_disk_stay_as_they_are() {
 
 #[test]
 fn bytes_that_are_cut_or_changed_are_errors_and_no_more() {
-    let whole = codec::encode_append_message(false, true, &append_request());
-    // Without the last byte it is what an older release sends.
-    for length in 0..whole.len() - 1 {
+    let whole = codec::encode_append_message(false, true, None, &append_request());
+    // Without the last byte or two it is what an older release sends.
+    for length in 0..whole.len() - 2 {
         assert!(Reader(whole.slice(..length)).append_message().is_err(), "{length}");
     }
     for at in 0..whole.len() {

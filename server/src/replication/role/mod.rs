@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use zoolet_replica::{Role, Term};
+use zoolet_storage::LogIndex;
 
 use super::leader_contact::Silence;
 use super::options::Timing;
@@ -47,8 +48,15 @@ pub(super) struct Observations {
     pub leader_is_gone: bool,
     /// How long no message came of a leader that does not suspect its quorum; `None`: never one.
     pub leader_silence: Option<Silence>,
+    /// The time since the moment up to which its state is known to be complete; `None`: never known.
+    pub state_age: Option<Duration>,
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
+    /// The last entry of the log, and the last that is known to be committed.
+    pub last_log: Option<LogIndex>,
+    pub committed: Option<LogIndex>,
+    /// As leader: whether enough of the other voters answer to elect one of themselves.
+    pub others_can_elect: bool,
     /// The machine's clock, read before all else that is here.
     pub now_ms: u64,
     /// The term of the last entry that it has applied.
@@ -103,9 +111,9 @@ pub(super) struct Decision {
     pub role: Role,
     /// The term in which it leads, if it does.
     pub term: Option<Term>,
-    /// Until when the role holds, on the machine's clock: the longest allowed silence behind the last
-    /// message of the leader, or as leader behind the last one that a majority has answered. A server
-    /// that was stopped does not know for how long, so a role alone says too little.
+    /// Until when the role holds, on the machine's clock: the longest allowed silence after the moment
+    /// up to which the state is complete, or as leader after the last message that a majority has
+    /// answered. A role alone is not enough: a server that was stopped does not know for how long.
     pub lease_until_ms: Option<u64>,
     /// Whether it belongs to the ensemble.
     pub is_member: bool,
@@ -120,6 +128,12 @@ pub(super) struct Decision {
     pub sends_heartbeats: bool,
     /// Whether its appends say that it suspects that it has lost its quorum.
     pub suspects_quorum: bool,
+    /// Whether it holds its entries back, too, so that another server can be elected.
+    pub holds_entries: bool,
+    /// As leader that steps down: how long a majority has not acknowledged an entry.
+    pub stuck_for: Option<Duration>,
+    /// The age of its state, if it has followed until now and its state is too old to be served.
+    pub too_old: Option<Duration>,
     /// Whether it must catch up before it may serve.
     pub catch_up: CatchUp,
     /// Whether it makes another server the leader now, and why.
@@ -137,6 +151,16 @@ struct Stall {
     cost_lead: bool,
 }
 
+/// The progress of a leader's entries.
+#[derive(Clone, Copy, Debug, Default)]
+struct AppendProgress {
+    /// The entry that a majority must acknowledge next, and since when it is waited for.
+    waits_for: Option<(LogIndex, Instant)>,
+    /// It was waited for too long, and other servers could elect another leader then. It stays so
+    /// while they do: they hear this leader seldom meanwhile.
+    is_stuck: bool,
+}
+
 /// What a server remembers from one decision to the next.
 #[derive(Debug)]
 pub(super) struct RoleState {
@@ -148,6 +172,9 @@ pub(super) struct RoleState {
     /// Since when it suspects, as leader, that it has lost its quorum.
     suspected_since: Option<Instant>,
     stall: Option<Stall>,
+    appends: AppendProgress,
+    /// Until when it begins no elections, because it led and its entries did not arrive.
+    held_back_until: Option<Instant>,
     /// When it last tried to hand over for a reason that stays.
     tried_at: Option<Instant>,
 }
@@ -161,6 +188,8 @@ impl RoleState {
             leads: None,
             suspected_since: None,
             stall: None,
+            appends: AppendProgress::default(),
+            held_back_until: None,
             tried_at: None,
         }
     }
@@ -179,17 +208,22 @@ impl RoleState {
         }
         let is_member = seen.is_listed && !seen.is_removed;
         let may_serve = is_member && !seen.has_diverged;
+        let stuck_for = self.follow_appends(now, seen, own_term);
         // Also one that must not serve: its followers serve as long as they get messages of a
         // leader that does not suspect its quorum.
-        let suspects_quorum = own_term.is_some() && self.lacks_quorum(now, seen);
+        let suspects_quorum =
+            stuck_for.is_some() || own_term.is_some() && self.lacks_quorum(now, seen);
+        let sends_heartbeats = self.sends_heartbeats(now, suspects_quorum);
+        let too_old = self.too_old(seen);
         let wanted = match (leader, own_term) {
-            (Some(_), _) if !may_serve => Role::Looking,
+            (Some(_), _) if !may_serve || stuck_for.is_some() => Role::Looking,
             (Some(_), Some(term)) => self.as_leader(term, seen),
             (Some(_), None) => self.as_follower(seen),
             (None, _) => Role::Looking,
         };
         let catch_up = if is_led(wanted) { self.catch_up(seen) } else { CatchUp::No };
-        let may_elect = !seen.is_removed && !seen.has_diverged;
+        let is_held_back = self.held_back_until.is_some_and(|until| now < until);
+        let may_elect = !seen.is_removed && !seen.has_diverged && !is_held_back;
         self.role = if catch_up == CatchUp::No { wanted } else { Role::Looking };
         Decision {
             role: self.role,
@@ -200,8 +234,11 @@ impl RoleState {
             is_halted: seen.has_diverged,
             may_elect,
             campaigns: seen.leader_is_gone && may_elect && seen.is_voter,
-            sends_heartbeats: self.sends_heartbeats(now, suspects_quorum),
+            sends_heartbeats,
             suspects_quorum,
+            holds_entries: stuck_for.is_some() && !sends_heartbeats,
+            stuck_for,
+            too_old,
             catch_up,
             stall_ended_after: self.follow_disk(now, seen.disk_busy_with),
             hand_over: self.hand_over(now, seen, own_term.is_some()),
@@ -221,14 +258,50 @@ impl RoleState {
     }
 
     fn lease_until_ms(&self, seen: &Observations) -> Option<u64> {
-        let silent_for = match self.role {
-            Role::Leader => seen.quorum_silent_for,
-            Role::Follower | Role::Observer => seen.leader_silence.map(|silence| silence.lasts),
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let silence_max = self.timing.silence_max();
+        match self.role {
+            Role::Leader => {
+                let left = silence_max.checked_sub(seen.quorum_silent_for?)?;
+                Some(seen.now_ms.saturating_add(millis(left)))
+            }
+            // It may be over, and yet end later than the one before.
+            Role::Follower | Role::Observer => {
+                let until_ms = seen.now_ms.saturating_add(millis(silence_max));
+                Some(until_ms.saturating_sub(millis(seen.state_age?)))
+            }
             Role::Looking => None,
+        }
+    }
+
+    /// Follows the progress of a leader's entries. Returns, if it must step down, for how long a
+    /// majority has not acknowledged one: its heartbeats arrive, so no other server would begin an
+    /// election, but its entries do not.
+    fn follow_appends(
+        &mut self,
+        now: Instant,
+        seen: &Observations,
+        own_term: Option<Term>,
+    ) -> Option<Duration> {
+        let waits = own_term.is_some() && !seen.is_only_voter && seen.committed < seen.last_log;
+        let Some(last) = seen.last_log.filter(|_| waits) else {
+            self.appends = AppendProgress::default();
+            return None;
         };
-        let left = self.timing.silence_max().checked_sub(silent_for?)?;
-        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        Some(seen.now_ms.saturating_add(left_ms))
+        let (through, since) = *self.appends.waits_for.get_or_insert((last, now));
+        if seen.committed >= Some(through) {
+            self.appends = AppendProgress { waits_for: Some((last, now)), is_stuck: false };
+            return None;
+        }
+        let waiting_for = now - since;
+        self.appends.is_stuck |= seen.others_can_elect
+            && waiting_for >= self.timing.sync_limit
+            && !planted!("stuck-leader-leads-on");
+        if !self.appends.is_stuck {
+            return None;
+        }
+        self.held_back_until = Some(now + self.timing.sync_limit);
+        Some(waiting_for)
     }
 
     fn as_leader(&self, term: Term, seen: &Observations) -> Role {
@@ -255,10 +328,17 @@ impl RoleState {
         }
     }
 
+    /// Returns the age of a follower's state that is too old to be served. A server that looks for its
+    /// ensemble catches up before it follows.
+    fn too_old(&self, seen: &Observations) -> Option<Duration> {
+        let age = seen.state_age.filter(|_| is_led(self.role))?;
+        (age >= self.timing.state_age_max()).then_some(age)
+    }
+
     fn as_follower(&self, seen: &Observations) -> Role {
         let silence_max = self.timing.silence_max();
         let is_led = seen.leader_silence.is_some_and(|silence| silence.lasts < silence_max);
-        match (is_led, seen.is_voter) {
+        match (is_led && self.too_old(seen).is_none(), seen.is_voter) {
             (false, _) => Role::Looking,
             (true, true) => Role::Follower,
             (true, false) => Role::Observer,

@@ -2,6 +2,7 @@ use super::*;
 
 const NODE: NodeId = NodeId(7);
 const OTHER: NodeId = NodeId(8);
+const MS: Duration = Duration::from_millis(1);
 
 /// No message for this time, and for none longer before.
 fn silence(ms: u64) -> Silence {
@@ -25,6 +26,7 @@ impl Script {
             is_listed: true,
             is_voter: true,
             leader_silence: Some(silence(0)),
+            state_age: Some(Duration::ZERO),
             quorum_silent_for: Some(Duration::ZERO),
             applied_term: Some(Term(3)),
             ..Observations::default()
@@ -288,6 +290,90 @@ fn a_follower_campaigns_when_its_leader_is_gone() {
     }
 }
 
+/// It heard its leader's heartbeats and received no entries.
+#[test]
+fn a_follower_with_an_old_state_stops_serving_until_it_has_caught_up() {
+    for is_voter in [true, false] {
+        let mut script = Script::follower();
+        script.seen.is_voter = is_voter;
+        let limit = script.timing().sync_limit + script.timing().silence_max();
+        script.seen.state_age = Some(limit.saturating_sub(MS));
+        let decision = script.step();
+        assert_ne!(decision.role, Role::Looking);
+        assert_eq!(decision.too_old, None);
+        script.seen.state_age = Some(limit);
+        let decision = script.step();
+        assert_eq!((decision.role, decision.too_old), (Role::Looking, Some(limit)));
+        let decision = script.step();
+        assert_eq!((decision.role, decision.too_old), (Role::Looking, None), "reported once");
+        assert_eq!(decision.catch_up, CatchUp::GoOn);
+        (script.seen.state_age, script.seen.has_caught_up) = (Some(Duration::ZERO), true);
+        assert_ne!(script.step().role, Role::Looking);
+    }
+}
+
+/// A leader whose last entry is not acknowledged.
+fn leader_with_an_open_entry() -> Script {
+    let mut script = Script::leader();
+    (script.seen.committed, script.seen.last_log) = (Some(LogIndex(4)), Some(LogIndex(6)));
+    script.seen.others_can_elect = true;
+    assert_eq!(script.step().stuck_for, None);
+    script
+}
+
+/// Its heartbeats arrived and its entries did not: no other server began an election.
+#[test]
+fn a_leader_whose_entries_do_not_arrive_steps_down_and_does_not_run_again_at_once() {
+    let mut script = leader_with_an_open_entry();
+    let (limit, lease) = (script.timing().sync_limit, script.timing().election_max);
+    let nearly = script.after(limit.saturating_sub(MS));
+    assert_eq!((nearly.stuck_for, nearly.role), (None, Role::Leader));
+    let decision = script.after(MS);
+    assert_eq!((decision.stuck_for, decision.role), (Some(limit), Role::Looking));
+    assert!(decision.suspects_quorum && decision.sends_heartbeats && !decision.may_elect);
+    // No server answers a leader that is silent.
+    script.seen.others_can_elect = false;
+    let sent: Vec<(bool, bool)> = (0..5)
+        .map(|_| script.after(lease))
+        .map(|decision| (decision.sends_heartbeats, decision.holds_entries))
+        .collect();
+    let silent = (false, true);
+    assert_eq!(sent, [silent, silent, silent, (true, false), silent]);
+    // Another server is elected.
+    script.seen.leadership = Some(Leadership { leader: OTHER, term: Term(4) });
+    script.seen.leader_is_gone = true;
+    let decision = script.step();
+    assert!(!decision.may_elect && !decision.campaigns && !decision.holds_entries);
+    assert!(!script.after(limit.saturating_sub(MS)).may_elect);
+    assert!(script.after(MS).may_elect);
+}
+
+#[test]
+fn a_leader_leads_on_as_long_as_its_entries_are_committed_or_no_other_can_be_elected() {
+    let mut script = leader_with_an_open_entry();
+    let limit = script.timing().sync_limit;
+    let half = limit / 2;
+    script.after(half);
+    // The entry that was waited for is committed, and the next ones wait.
+    (script.seen.committed, script.seen.last_log) = (Some(LogIndex(6)), Some(LogIndex(9)));
+    for time in [half, half, half.saturating_sub(MS)] {
+        assert_eq!(script.after(time).stuck_for, None);
+    }
+    script.seen.committed = script.seen.last_log;
+    assert_eq!(script.after(limit).stuck_for, None, "none is open");
+    let mut alone = leader_with_an_open_entry();
+    alone.seen.others_can_elect = false;
+    let decision = alone.after(limit * 3);
+    assert_eq!((decision.stuck_for, decision.role), (None, Role::Leader));
+    assert!(decision.may_elect);
+    alone.seen.others_can_elect = true;
+    assert_eq!(alone.step().stuck_for, Some(limit * 3));
+    // The hole is gone, and none was elected meanwhile.
+    alone.seen.committed = alone.seen.last_log;
+    let decision = alone.step();
+    assert_eq!((decision.stuck_for, decision.role), (None, Role::Leader));
+}
+
 /// Its successor was elected behind that moment, and gives the sessions more time than this.
 #[test]
 fn the_lease_of_a_leader_counts_from_what_a_majority_has_answered() {
@@ -303,12 +389,14 @@ fn the_lease_of_a_leader_counts_from_what_a_majority_has_answered() {
 }
 
 #[test]
-fn the_lease_of_a_follower_counts_from_the_last_message_of_its_leader() {
+fn the_lease_of_a_follower_counts_from_when_its_state_was_complete() {
     let mut script = Script::follower();
     let length_ms = u64::try_from(script.timing().silence_max().as_millis()).unwrap();
     script.seen.now_ms = 5000;
-    script.seen.leader_silence = Some(silence(120));
-    assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms - 120));
+    for age_ms in [120, 3000] {
+        script.seen.state_age = Some(Duration::from_millis(age_ms));
+        assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms - age_ms));
+    }
     script.seen.leader_silence = Some(silence(length_ms));
     assert_eq!(script.step().lease_until_ms, None);
     script.seen.leader_silence = Some(silence(0));

@@ -4,6 +4,7 @@
 //! What takes time goes on beside the loop, as futures whose ends are events. Work of a leader is
 //! dropped when its term here ends.
 
+mod age;
 mod catching_up;
 mod events;
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
+use self::age::others_can_elect;
 use self::events::{EventSources, RoleEvent, UnderWay};
 use super::comparer::Comparer;
 use super::handle::ConsensusHandle;
@@ -28,6 +30,7 @@ use super::read_index::ReadIndex;
 use super::reconfig::{RETRY_PAUSE, Reconfigurer};
 use super::replacement::Replacer;
 use super::role::{Decision, HandOver, Observations, RoleState};
+use super::state_age::StateAge;
 use super::succession::{self, Campaign};
 use super::transfer::transfer_leadership;
 use crate::consensus::{Leadership, Membership};
@@ -45,6 +48,7 @@ pub(super) struct Supervisor {
     pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
     pub leader_contact: Arc<LeaderContact>,
+    pub state_age: Arc<StateAge>,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub read_index: ReadIndex,
     pub comparer: Comparer,
@@ -121,6 +125,8 @@ impl Supervisor {
                 return self.report_end();
             }
             self.note(event, &mut sources, &mut ongoing);
+            // Before the spans are measured that are compared with it.
+            let now = Instant::now();
             let (observed, membership) = self.observe();
             let gone =
                 observed.leadership.filter(|known| event == RoleEvent::LookedFor(*known, true));
@@ -131,7 +137,7 @@ impl Supervisor {
                 leader_is_gone: gone.is_some(),
                 ..observed
             };
-            let decision = state.step(Instant::now(), &seen);
+            let decision = state.step(now, &seen);
             self.carry_out(&decided, &decision);
             if let Some(gone) = gone {
                 ongoing.missed = Some(gone);
@@ -304,6 +310,7 @@ impl Supervisor {
         let (node, leadership) = (self.handle.node(), self.handle.leadership());
         let view = self.handle.view();
         let voters = view.membership.voters();
+        let applied = *self.applied.borrow();
         let observed = Observations {
             leadership,
             node,
@@ -312,9 +319,13 @@ impl Supervisor {
             is_only_voter: voters.iter().all(|voter| *voter == node),
             is_removed: self.signals.removed_at() > view.membership.index(),
             leader_silence: self.leader_contact.take_silence(),
+            state_age: self.state_age.age(applied.map(|last| last.index)),
+            last_log: view.last_log,
+            committed: view.committed,
+            others_can_elect: others_can_elect(&view, node, self.timing.silence_max()),
             quorum_silent_for: view.quorum_silent_for,
             now_ms,
-            applied_term: self.applied.borrow().map(|last| Term(last.term)),
+            applied_term: applied.map(|last| Term(last.term)),
             given_up: self.handle.given_up(),
             has_diverged: self.comparer.divergence.is_found(),
             disk_busy_with: self.wal.batches_before_waiting(),
@@ -347,6 +358,10 @@ impl Supervisor {
             self.handle.allow_heartbeats(now.sends_heartbeats);
         }
         self.signals.suspect_quorum(now.suspects_quorum);
+        if before.holds_entries != now.holds_entries {
+            self.hold_entries(now.holds_entries);
+        }
+        self.report_age(before, now);
         if let Some(time) = now.stall_ended_after {
             let after_ms = millis(time);
             tracing::info!(after_ms, "the disk has answered");
@@ -393,12 +408,15 @@ impl Supervisor {
     fn catch_up(&self) -> UnderWay {
         let (mut read_index, comparer, timing) =
             (self.read_index.clone(), self.comparer.clone(), self.timing);
+        let state_age = Arc::clone(&self.state_age);
         Box::pin(async move {
             let limit = timing.election_max.max(CATCH_UP_TIME_MIN);
+            let asked_at = Instant::now();
             let caught_up = timeout(limit, read_index.catch_up()).await;
             if !caught_up.unwrap_or(false) {
                 return RoleEvent::CaughtUp(false);
             }
+            state_age.proved(asked_at);
             comparer.compare(timing.heartbeat).await;
             RoleEvent::CaughtUp(!comparer.divergence.is_found())
         })

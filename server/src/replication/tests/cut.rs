@@ -1,4 +1,4 @@
-//! Loopback that can be cut, slowed down, and made to refuse.
+//! Loopback that can be cut, slowed down, and made to refuse or to lose long packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +21,8 @@ pub(super) struct Cut {
     open: Arc<Mutex<Vec<(usize, usize)>>>,
     /// How many bytes a second go from one server to another on each connection; zero for any.
     slow: Arc<Mutex<BTreeMap<(usize, usize), u64>>>,
+    /// The longest packets that go from one server to another. A longer one blocks its connection.
+    packet_bytes_max: Arc<Mutex<BTreeMap<(usize, usize), usize>>>,
     /// The servers whose ports refuse all connections, as a firewall in front of them does.
     refusing: Arc<Mutex<BTreeSet<usize>>>,
 }
@@ -52,6 +54,16 @@ impl Cut {
         self.slow.lock().unwrap().insert((from, to), bytes_per_second);
     }
 
+    /// Loses the writes of a server to another that are longer than a limit, as a path does whose MTU is
+    /// not reported.
+    pub(super) fn lose_longer(&self, from: usize, to: usize, packet_bytes_max: usize) {
+        self.packet_bytes_max.lock().unwrap().insert((from, to), packet_bytes_max);
+    }
+
+    fn loses(&self, from: usize, to: usize, bytes: usize) -> bool {
+        self.packet_bytes_max.lock().unwrap().get(&(from, to)).is_some_and(|max| bytes > *max)
+    }
+
     /// Breaks all connections of a server, whose port refuses new ones from now on.
     pub(super) async fn refuse(&self, at: usize, servers: usize) {
         self.refusing.lock().unwrap().insert(at);
@@ -64,6 +76,7 @@ impl Cut {
 
     pub(super) fn heal(&self) {
         self.pairs.lock().unwrap().clear();
+        self.packet_bytes_max.lock().unwrap().clear();
         self.refusing.lock().unwrap().clear();
     }
 
@@ -108,10 +121,10 @@ impl Net for CutNet {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let address: SocketAddr = address.parse().unwrap();
-            let mut outer = TcpStream::connect(address).await?;
+            let outer = TcpStream::connect(address).await?;
             outer.set_nodelay(true)?;
             let room = if cut.rate(from, target).is_some() { 4096 } else { 1 << 20 };
-            let (near, mut far) = tokio::io::duplex(room);
+            let (near, far) = tokio::io::duplex(room);
             cut.open.lock().unwrap().push((from, target));
             tokio::spawn(async move {
                 let watch = async {
@@ -119,12 +132,7 @@ impl Net for CutNet {
                         sleep(Duration::from_millis(2)).await;
                     }
                 };
-                let copying = async {
-                    match cut.rate(from, target) {
-                        None => copy_bidirectional(&mut far, &mut outer).await.map(drop),
-                        Some(rate) => copy_slowly(far, outer, rate).await,
-                    }
-                };
+                let copying = carry(far, outer, (from, target), &cut);
                 tokio::select! {
                     _ = copying => {}
                     () = watch => {}
@@ -138,23 +146,30 @@ impl Net for CutNet {
     }
 }
 
-/// Carries bytes to the called server at a rate, and its answers at once.
-async fn copy_slowly(
+/// Carries bytes to the called server as the network does, and its answers at once.
+async fn carry(
     caller: DuplexStream,
     called: TcpStream,
-    bytes_per_second: u64,
+    (from, to): (usize, usize),
+    cut: &Cut,
 ) -> io::Result<()> {
+    let rate = cut.rate(from, to);
     let (mut from_caller, mut to_caller) = tokio::io::split(caller);
     let (mut from_called, mut to_called) = called.into_split();
     let calls = async {
-        let mut buffer = vec![0; 2048];
+        let mut buffer = vec![0; if rate.is_some() { 2048 } else { 64 << 10 }];
         loop {
             let count = from_caller.read(&mut buffer).await?;
             if count == 0 {
                 return Ok(());
             }
+            if cut.loses(from, to, count) {
+                std::future::pending::<()>().await;
+            }
             to_called.write_all(&buffer[..count]).await?;
-            sleep(Duration::from_micros(count as u64 * 1_000_000 / bytes_per_second)).await;
+            if let Some(rate) = rate {
+                sleep(Duration::from_micros(count as u64 * 1_000_000 / rate)).await;
+            }
         }
     };
     let answers = async { tokio::io::copy(&mut from_called, &mut to_caller).await.map(drop) };

@@ -326,6 +326,7 @@ impl Timing {
             election_min: election_max * 3 / 5,
             election_max,
             proposal_timeout: election_max * 6,
+            sync_limit: tick * 5,
         }
     }
 }

@@ -7,6 +7,7 @@ mod divergence;
 mod ensemble;
 mod founding;
 mod gate;
+mod lanes;
 mod lease;
 mod lost_entries;
 mod numbers;

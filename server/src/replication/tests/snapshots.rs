@@ -71,7 +71,7 @@ async fn a_follower_without_room_gets_the_same_snapshot_later() {
         assert!(Instant::now() < deadline, "it is not sent again");
         sleep(Duration::from_millis(5)).await;
     }
-    assert!(!ensemble.server(leader).raft.snapshots.needs_new(), "it passes for damaged");
+    assert!(!ensemble.server(leader).raft.status.snapshots.needs_new(), "it passes for damaged");
     assert_eq!(*ensemble.server(away).fatal.watch().borrow(), None);
     ensemble.snapshot_gate(away).fill(false);
     let machine = ensemble.server(away).machine.clone();
