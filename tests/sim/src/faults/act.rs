@@ -8,7 +8,7 @@ use zoolet_storage::Survival;
 
 use super::exchange::Exchanges;
 use super::rot::named;
-use super::strike::{begin_at, connect_once, find};
+use super::strike::{begin_at, connect_once, find, lane_links, mend_lanes};
 use super::voters::Voters;
 use super::{DAMAGED, Event, Fault, Files, Kind, Planned, SNAPSHOT_MISSING, Wait};
 use crate::SimTime;
@@ -34,6 +34,7 @@ pub(super) enum Act {
     GoOn(ServerId),
     Mend(Vec<(MachineId, MachineId)>),
     Conditions(Vec<(MachineId, MachineId)>),
+    Lanes(Vec<(MachineId, MachineId)>),
     ConnectOnce(Vec<(MachineId, MachineId)>),
     Disk(ServerId),
     Rate(ServerId),
@@ -196,6 +197,7 @@ impl Nemesis {
                     world.network.set_conditions(from, to, Conditions::GOOD);
                 }
             }
+            Act::Lanes(links) => mend_lanes(&links, world),
             Act::ConnectOnce(links) => connect_once(&links, world),
             Act::Disk(server) => {
                 trace::line(format_args!("the disk of server {server} is good again"));
@@ -269,6 +271,13 @@ impl Nemesis {
                     world.network.set_conditions(*from, *to, *conditions);
                 }
                 self.at(end, Act::Conditions(links.clone()));
+            }
+            Fault::Lanes { server, into, others, fault } => {
+                let links = lane_links(*server, (*into, *others), world);
+                for (from, to) in &links {
+                    world.network.set_lane_fault(*from, *to, *fault);
+                }
+                self.at(end, Act::Lanes(links));
             }
             Fault::ConnectTwice { links, permille } => {
                 for (from, to) in links {

@@ -8,11 +8,15 @@ use zoolet_storage::{Fault as DiskFault, Survival};
 use super::{Fault, Files, Kind, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
-use crate::network::{Conditions, MachineId};
+use crate::network::{Conditions, LaneFault, MachineId};
 use crate::run::{CLOCK_PERMILLE, SLOW_SKEW_PERMILLE};
 use crate::world::{Point, TRUE_RATE, client_machine};
 
 const DAY_MS: u64 = 86_400_000;
+/// The lanes between servers, by their numbers on the wire from 1.
+const LANES: u64 = 6;
+/// In how many seeds of a thousand some lanes fail.
+const LANES_PERMILLE: u64 = 150;
 
 /// The name of a shape of partition, and which links are cut in it, from and to.
 type Shape = (&'static str, Box<dyn Fn(MachineId, MachineId) -> bool>);
@@ -33,7 +37,11 @@ pub struct Frame {
 /// Draws the plan of a seed. With `kinds`, these instead of drawn ones.
 pub fn draw(seed: u64, frame: Frame, kinds: Option<&[Kind]>) -> Vec<Planned> {
     let mut chance = Chance::of(seed, "faults");
-    let drawn = draw_kinds(&mut chance, frame);
+    let mut drawn = draw_kinds(&mut chance, frame);
+    // By a chance of their own: the plans of the other seeds stay as they were.
+    if frame.servers > 1 && Chance::of(seed, "lanes").permille(LANES_PERMILLE) {
+        drawn.push(Kind::Lanes);
+    }
     let wanted = kinds;
     let kinds = kinds.map_or(drawn, <[Kind]>::to_vec);
     let mut drawer =
@@ -63,6 +71,7 @@ pub fn draw(seed: u64, frame: Frame, kinds: Option<&[Kind]>) -> Vec<Planned> {
 fn draw_kinds(chance: &mut Chance, frame: Frame) -> Vec<Kind> {
     let wanted = chance.between(2, 6);
     let mut kinds: Vec<Kind> = Kind::ALL.to_vec();
+    kinds.retain(|kind| *kind != Kind::Lanes);
     if frame.servers == 1 {
         // There are no others.
         kinds.retain(|kind| {
@@ -149,8 +158,10 @@ impl Drawer {
             Kind::ClockJump | Kind::ClockRate | Kind::ClockSkew => (1000, 30_000),
             // Seldom for longer than a server serves without its ensemble.
             Kind::Cut | Kind::CutLeader if self.chance.permille(200) => (50, 25_000),
+            Kind::Lanes if self.chance.permille(500) => (10_000, 40_000),
             Kind::Cut
             | Kind::CutLeader
+            | Kind::Lanes
             | Kind::CutClient
             | Kind::Links
             | Kind::ConnectTwice
@@ -184,6 +195,7 @@ impl Drawer {
                 let (links, conditions) = (self.some_links(), self.conditions());
                 Fault::Links { links, conditions }
             }
+            Kind::Lanes => self.lanes(),
             Kind::Reset => self.reset(),
             Kind::ConnectTwice => {
                 let links = self.some_ways_to_servers();
@@ -273,6 +285,24 @@ impl Drawer {
             _ => all,
         };
         Fault::PowerCut { servers, survival: self.survival(), turns: self.turns() }
+    }
+
+    /// Faults of a path whose MTU is not reported, or of a crowded one.
+    fn lanes(&mut self) -> Fault {
+        let is_of_one = self.chance.permille(500);
+        let lane = u8::try_from(self.chance.between(1, LANES)).ok().filter(|_| is_of_one);
+        let is_hole = self.chance.permille(600);
+        let piece_bytes = usize::try_from(self.chance.between(300, 1400)).unwrap_or(700);
+        let fault = LaneFault {
+            lane,
+            // Heartbeats and handshakes are shorter.
+            piece_bytes_max: if is_hole { piece_bytes } else { 0 },
+            bytes_per_ms: if is_hole { 0 } else { self.chance.between(1, 50) },
+        };
+        let server = if self.chance.permille(700) { Whom::Leader } else { self.whom() };
+        let most = u64::from(self.frame.servers.saturating_sub(1)).max(1);
+        let others = u8::try_from(self.chance.between(1, most)).unwrap_or(1);
+        Fault::Lanes { server, into: self.chance.permille(250), others, fault }
     }
 
     fn reset(&mut self) -> Fault {

@@ -54,6 +54,8 @@ fault_kinds! {
     CutLeader = "cut-leader",
     /// Links lose, delay or narrow.
     Links = "links",
+    /// Some connections between servers are slow, or lose long pieces.
+    Lanes = "lanes",
     /// Connections break.
     Reset = "reset",
     /// What callers say first arrives on two connections.
@@ -112,6 +114,7 @@ impl Fault {
             Self::Cut { .. } => Kind::Cut,
             Self::CutLeader { .. } => Kind::CutLeader,
             Self::Links { .. } => Kind::Links,
+            Self::Lanes { .. } => Kind::Lanes,
             Self::Reset { .. } => Kind::Reset,
             Self::ConnectTwice { .. } => Kind::ConnectTwice,
             Self::SlowDisk { .. } => Kind::SlowDisk,

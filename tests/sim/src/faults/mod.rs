@@ -24,7 +24,7 @@ pub use self::draw::{Frame, draw};
 pub use self::event::Event;
 pub use self::kind::Kind;
 use crate::SimTime;
-use crate::network::{Conditions, MachineId};
+use crate::network::{Conditions, LaneFault, MachineId};
 use crate::world::Point;
 
 /// What a server says that has read something damaged on its disk.
@@ -119,6 +119,17 @@ pub enum Fault {
         links: Vec<(MachineId, MachineId)>,
         /// How they are.
         conditions: Conditions,
+    },
+    /// Connections between a server and others are slow, or lose long pieces, in one direction.
+    Lanes {
+        /// Whose.
+        server: Whom,
+        /// Whether the direction to it fails, and not the one from it.
+        into: bool,
+        /// The connections with this many other servers, those that follow it by their numbers.
+        others: u8,
+        /// How.
+        fault: LaneFault,
     },
     /// Connections between two machines break.
     Reset {

@@ -95,3 +95,27 @@ pub(super) fn connect_once(links: &[(MachineId, MachineId)], world: &World) {
         world.network.set_twice(*from, *to, 0);
     }
 }
+
+/// Returns the links between a server and some others, in one direction.
+pub(super) fn lane_links(
+    server: Whom,
+    (into, others): (bool, u8),
+    world: &World,
+) -> Vec<(MachineId, MachineId)> {
+    let Some(server) = find(server, world) else { return Vec::new() };
+    let (before, after): (Vec<ServerId>, Vec<ServerId>) =
+        world.servers.keys().filter(|other| **other != server).partition(|other| **other < server);
+    let following = after.into_iter().chain(before).take(usize::from(others));
+    let link = |other: ServerId| {
+        let (server, other) = (MachineId(server.0), MachineId(other.0));
+        if into { (other, server) } else { (server, other) }
+    };
+    following.map(link).collect()
+}
+
+pub(super) fn mend_lanes(links: &[(MachineId, MachineId)], world: &World) {
+    trace::line(format_args!("connections are good again: {links:?}"));
+    for (from, to) in links {
+        world.network.mend_lanes(*from, *to);
+    }
+}

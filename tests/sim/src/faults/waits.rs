@@ -93,6 +93,7 @@ impl Drawer {
             | Fault::PowerCut { .. }
             | Fault::Cut { .. }
             | Fault::Links { .. }
+            | Fault::Lanes { .. }
             | Fault::Reset { .. }
             | Fault::ConnectTwice { .. }
             | Fault::Full { .. }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Arrival;
+use super::lanes::FaultyLanes;
 use crate::SimTime;
 use crate::chance::Chance;
 
@@ -35,6 +36,8 @@ pub(super) struct Link {
     pub(super) is_cut: bool,
     /// What was sent while it is cut.
     pub(super) held: Vec<Arrival>,
+    /// Those of its connections that fail.
+    pub(super) lanes: Option<FaultyLanes>,
     /// A slow link is busy until then.
     busy_until: SimTime,
 }
@@ -43,7 +46,7 @@ impl Default for Link {
     fn default() -> Self {
         let (conditions, held) = (Conditions::GOOD, Vec::new());
         let busy_until = SimTime::default();
-        Self { conditions, twice_permille: 0, is_cut: false, held, busy_until }
+        Self { conditions, twice_permille: 0, is_cut: false, held, lanes: None, busy_until }
     }
 }
 

@@ -5,6 +5,7 @@
 //! when it is mended. So a connection never loses or changes the order of its own bytes, and two
 //! connections overtake each other.
 
+mod lanes;
 mod link;
 mod pipe;
 mod seam;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use zoolet_storage::Power;
 
+pub(crate) use self::lanes::LaneFault;
 pub use self::link::Conditions;
 use self::link::Link;
 use self::pipe::{Pipe, PipeId};
@@ -328,9 +330,11 @@ impl State {
             link.held.push(arrival);
             return;
         }
+        let Some((arrival, slowed)) = self.pass_lanes((from, to), arrival) else { return };
+        let link = self.links.entry((from, to)).or_default();
         let bytes = if let Arrival::Bytes(_, bytes) = &arrival { bytes.len() } else { 0 };
         let (span, was_lost) = link.span(now, bytes, &mut self.chance);
-        let mut at = now + span;
+        let mut at = now + span + slowed;
         self.figures.pieces += 1;
         self.figures.bytes += bytes as u64;
         self.figures.lost += u64::from(was_lost);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::ReadBuf;
 
+use super::lanes::lane_of;
 use super::link::RETRANSMIT_MS;
 use super::{Arrival, MachineId, State};
 use crate::SimTime;
@@ -30,7 +31,10 @@ pub(super) struct Pipe {
     writer: End,
     reader: End,
     /// The pipe of the other direction.
-    other: PipeId,
+    pub(super) other: PipeId,
+    /// The number of its lane, if it leads to a peer port.
+    pub(super) lane: Option<u8>,
+    has_written: bool,
     /// Where its opening arrives as well.
     repeated: Option<PipeId>,
     /// What has arrived.
@@ -59,6 +63,8 @@ impl Pipe {
             writer,
             reader,
             other,
+            lane: None,
+            has_written: false,
             repeated: None,
             readable: BytesMut::new(),
             sent: 0,
@@ -242,6 +248,9 @@ impl State {
         let length = room.min(bytes.len());
         let piece = Bytes::copy_from_slice(bytes.get(..length).unwrap_or_default());
         pipe.sent += length;
+        if !std::mem::replace(&mut pipe.has_written, true) {
+            pipe.lane = lane_of(&piece);
+        }
         let (from, to, repeated) = (pipe.writer.0, pipe.reader.0, pipe.repeated.take());
         if let Some(again) = repeated
             && let Some(pipe) = self.pipes.get_mut(&again)

@@ -66,6 +66,68 @@ impl Bench {
     }
 }
 
+/// The bytes that open a connection for a lane.
+fn opening_of(lane: u8) -> Vec<u8> {
+    let mut opening = b"zoopeer\n".to_vec();
+    opening.resize(94, 0);
+    opening[60] = lane;
+    opening
+}
+
+/// Writes pieces to a connection of a lane, and returns the number of bytes that the other end reads.
+fn carried(bench: &mut Bench, lane: u8, pieces: &[usize]) -> JoinHandle<usize> {
+    let (mut caller, mut callee) = bench.connected();
+    let pieces = pieces.to_vec();
+    bench.spawn(async move {
+        caller.write_all(&opening_of(lane)).await.unwrap();
+        for bytes in pieces {
+            caller.write_all(&vec![1; bytes]).await.unwrap();
+        }
+        std::future::pending::<()>().await;
+    });
+    bench.spawn(async move {
+        let mut read = 0;
+        while read < 1000 {
+            read += callee.read(&mut [0; 4096]).await.unwrap();
+        }
+        read
+    })
+}
+
+/// The simulator could not find a follower that heard heartbeats and received no entries: its links
+/// struck all connections alike, and pieces of all lengths.
+#[test]
+fn long_pieces_are_lost_on_one_lane_in_one_direction_until_it_is_mended() {
+    let mut bench = Bench::new();
+    let fault = LaneFault { lane: Some(2), piece_bytes_max: 700, bytes_per_ms: 0 };
+    bench.network.set_lane_fault(ONE, TWO, fault);
+    let short = carried(&mut bench, 2, &[600, 600]);
+    bench.go(10);
+    assert_eq!(bench.result(short), 94 + 1200);
+    let other = carried(&mut bench, 1, &[1200]);
+    bench.go(10);
+    assert_eq!(bench.result(other), 94 + 1200);
+    let long = carried(&mut bench, 2, &[600, 1200, 100]);
+    bench.go(60_000);
+    assert!(!long.is_finished());
+    bench.network.mend_lanes(ONE, TWO);
+    bench.go(10);
+    assert_eq!(bench.result(long), 94 + 1900);
+}
+
+#[test]
+fn a_slow_lane_is_slow_until_it_is_mended() {
+    let mut bench = Bench::new();
+    let fault = LaneFault { lane: None, piece_bytes_max: 0, bytes_per_ms: 1 };
+    bench.network.set_lane_fault(ONE, TWO, fault);
+    let slow = carried(&mut bench, 5, &[600, 600]);
+    bench.go(1000);
+    assert!(!slow.is_finished());
+    bench.network.mend_lanes(ONE, TWO);
+    bench.go(10);
+    assert_eq!(bench.result(slow), 94 + 1200);
+}
+
 #[test]
 fn what_is_written_arrives_in_order_and_the_end_behind_it() {
     let mut bench = Bench::new();

@@ -130,6 +130,12 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     ("a caller is refused on the peer port", |facts| facts.logged("refused on the peer port")),
     ("a peer is out of reach, and back", |facts| facts.logged("peer can be reached again")),
+    ("a follower's state is too old to be served", |facts| {
+        facts.logged("no longer serving: the state lacks entries")
+    }),
+    ("a leader steps down because its entries do not arrive", |facts| {
+        facts.logged("stepping down: no majority has acknowledged")
+    }),
     ("connections break while links lose", |facts| facts.overlap(Kind::Reset, Kind::Links)),
     ("a connect arrives twice", |facts| facts.outcome.network.twice > 0),
     ("a connection comes of a caller who has given up", |facts| facts.outcome.network.unwanted > 0),
