@@ -92,6 +92,14 @@ impl Network {
         self.change_rule("-D", (from, to), &["-j", "DROP"])
     }
 
+    /// Loses the packets of TCP with more than `bytes` that `from` sends to `to`, as a path does whose MTU
+    /// is not reported, until [`Network::heal`].
+    pub fn lose_longer(&self, from: usize, to: usize, bytes: u16) -> Result<(), ToolError> {
+        let lengths = format!("{}:65535", bytes.saturating_add(1));
+        let rule = ["-p", "tcp", "-m", "length", "--length", &lengths, "-j", "DROP"];
+        self.change_rule("-A", (from, to), &rule)
+    }
+
     /// Loses this part, in thousandths, of the packets that `from` sends to `to`.
     pub fn lose_some(&self, from: usize, to: usize, permille: u64) -> Result<(), ToolError> {
         self.change_loss("-A", (from, to), permille)

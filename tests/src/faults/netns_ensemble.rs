@@ -154,12 +154,17 @@ impl NetnsEnsemble {
 
     /// Whether a new client of this one server gets a write acknowledged before the limit.
     pub async fn writes_within(&self, server: usize, limit: Duration) -> bool {
+        self.writes_bytes_within(server, &[], limit).await
+    }
+
+    /// Whether a new client of this one server gets a write of this data acknowledged before the limit.
+    pub async fn writes_bytes_within(&self, server: usize, data: &[u8], limit: Duration) -> bool {
         let probe = self.probes.fetch_add(1, Ordering::Relaxed);
         let (address, path) = (self.address(server).to_string(), format!("/probe-{probe}"));
         let attempt = async move {
             let options = ClientOptions::new().session_timeout(Duration::from_secs(10));
             let client: Client = options.connect_timeout(limit).connect(&address).await?;
-            client.create(&path, b"", CreateMode::Persistent).await?;
+            client.create(&path, data, CreateMode::Persistent).await?;
             client.close().await
         };
         matches!(tokio::time::timeout(limit, attempt).await, Ok(Ok(())))

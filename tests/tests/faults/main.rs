@@ -10,6 +10,7 @@
 )]
 
 mod all_killed;
+mod black_hole;
 mod full_disk;
 mod kill9;
 mod leader_loss;
