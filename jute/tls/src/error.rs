@@ -98,6 +98,12 @@ pub enum HandshakeError {
     /// The name of the other side cannot be checked.
     #[error("`{0}` is not a host name that a certificate can be checked against")]
     Name(String),
+    /// The handshake was not started: too many others were computed before it.
+    #[error(
+        "the TLS handshake was not started within 3 s: the processor does not keep up with the \
+         clients that connect (a P-256 key takes a tenth of the time of an RSA key)"
+    )]
+    Queue,
     /// The connection ended.
     #[error("the connection ended during the TLS handshake: {0}")]
     Io(#[from] io::Error),
@@ -109,7 +115,7 @@ impl HandshakeError {
             #[cfg(feature = "rustls")]
             Self::Tls(error) => crate::engine::reason::fault(error),
             Self::Address(_) | Self::Name(_) => TlsFault::OtherName,
-            Self::Plaintext | Self::Io(_) => TlsFault::Else,
+            Self::Plaintext | Self::Queue | Self::Io(_) => TlsFault::Else,
         }
     }
 
@@ -122,6 +128,7 @@ impl HandshakeError {
             Self::Tls(error) => crate::engine::reason::kind(error),
             Self::Address(_) => "address",
             Self::Name(_) => "name",
+            Self::Queue => "queue",
             Self::Io(_) => "connection",
         }
     }
