@@ -27,10 +27,12 @@
 #[macro_use]
 mod planted;
 
+mod arrivals;
 mod audit;
 mod clock;
 mod config;
 mod consensus;
+mod descriptors;
 pub mod embed;
 mod entropy;
 mod fatal;

@@ -102,16 +102,22 @@ pub(crate) fn giving_way<T: Send + 'static>(
     Ok(working.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
+/// Returns whether this thread runs a simulation.
+pub(crate) fn is_simulated() -> bool {
+    here().is_some()
+}
+
 /// The open files of this process and the most that it may open; `None` where the system does not
 /// tell. They are the first thing that a server with many clients runs out of.
 pub(crate) fn file_descriptors() -> (Option<u64>, Option<u64>) {
     let open =
         fs::read_dir("/proc/self/fd").ok().and_then(|entries| u64::try_from(entries.count()).ok());
-    let max = fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
-        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-        line.split_whitespace().next()?.parse().ok()
-    });
-    (open, max)
+    (open, descriptor_limit())
+}
+
+/// Returns the most files that the process may have open; `None` without a limit.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 /// Returns when a file was last written, in seconds since 1970; `None` if it cannot be found out.

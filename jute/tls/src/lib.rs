@@ -20,6 +20,7 @@ mod accepted;
 mod engine;
 mod error;
 mod hello;
+mod in_force;
 mod insiders;
 mod loaded;
 #[cfg(not(feature = "rustls"))]
@@ -31,14 +32,19 @@ mod stored;
 
 pub use accepted::{Accepted, VerifiedCertificate};
 #[cfg(feature = "rustls")]
+use engine::now_s;
+#[cfg(feature = "rustls")]
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use error::{HandshakeError, TlsError, TlsFault};
 pub use hello::is_hello;
+pub use in_force::CertificatesInForce;
 pub use insiders::{ArrivingInsiders, Insider, Insiders, insiders};
 pub use loaded::LoadedTls;
+#[cfg(not(feature = "rustls"))]
+use not_built::now_s;
 #[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use settings::{ClientAuth, Protocol, TlsSettings};
 pub use stamps::FileStamps;
 pub use store_file::{Password, StoreFile, StoreType};
-pub use stored::StoredCertificate;
+pub use stored::{StoredCertificate, StoredKind};

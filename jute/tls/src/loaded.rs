@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
+use crate::in_force::CertificatesInForce;
 use crate::stamps::FileStamps;
 use crate::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsError, TlsSettings};
 
 /// The pause between two looks at the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
+
+/// The pause between two warnings that certificates expire.
+const WARN_PAUSE: Duration = Duration::from_hours(24);
 
 /// What was loaded, for one port. It holds for the connections that begin later.
 #[derive(Debug)]
@@ -24,13 +28,15 @@ pub struct LoadedTls {
     acceptor: watch::Sender<TlsAcceptor>,
     /// None if this side never calls another.
     connector: Option<watch::Sender<TlsConnector>>,
+    certificates: watch::Sender<CertificatesInForce>,
     stamps: FileStamps,
     /// Why the files could not be used when they were tried last.
     failure: Option<String>,
 }
 
 impl LoadedTls {
-    /// Loads the files. `calls` says whether this side makes connections too.
+    /// Loads the files, and logs which certificates have expired or soon will. `calls` is whether this
+    /// side makes connections too.
     pub fn load(port: &'static str, settings: TlsSettings, calls: bool) -> Result<Self, TlsError> {
         let (settings, threads) = (Arc::new(settings), HandshakeThreads::default());
         // Looked at first: what changes from here on is loaded again.
@@ -41,7 +47,24 @@ impl LoadedTls {
         } else {
             None
         };
-        Ok(Self { port, settings, threads, acceptor, connector, stamps, failure: None })
+        let certificates = CertificatesInForce::load(&settings, port);
+        certificates.log(port);
+        let certificates = watch::Sender::new(certificates);
+        Ok(Self {
+            port,
+            settings,
+            threads,
+            acceptor,
+            connector,
+            certificates,
+            stamps,
+            failure: None,
+        })
+    }
+
+    /// Returns the certificates that were loaded, as they change.
+    pub fn certificates(&self) -> watch::Receiver<CertificatesInForce> {
+        self.certificates.subscribe()
     }
 
     /// Returns what accepts connections, as it changes.
@@ -54,32 +77,47 @@ impl LoadedTls {
         self.connector.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Loads the files again whenever one has changed. Files that cannot be used leave what was
-    /// loaded before in force.
-    pub async fn follow(mut self) {
+    /// Warns once a day of certificates that have expired or soon will. With `reloads`, loads the
+    /// files again whenever one has changed. Files that cannot be used, or whose certificates are not
+    /// valid now while those before are, leave what was loaded before in force.
+    pub async fn follow(mut self, reloads: bool) {
+        let mut warned_at = Instant::now();
         loop {
             sleep(LOOK_PAUSE).await;
-            self.look().await;
+            if reloads {
+                self.look().await;
+            }
+            if warned_at.elapsed() >= WARN_PAUSE {
+                warned_at = Instant::now();
+                self.certificates.borrow().log(self.port);
+            }
         }
     }
 
     async fn look(&mut self) {
         let (settings, threads) = (Arc::clone(&self.settings), self.threads.clone());
         let (known, calls) = (self.stamps.clone(), self.connector.is_some());
+        let (port, in_force) = (self.port, self.certificates.borrow().clone());
         let looking = spawn_blocking(move || {
             let stamps = FileStamps::of(&settings);
-            (stamps != known).then(|| (stamps, load(&settings, threads, calls)))
+            if stamps == known {
+                return None;
+            }
+            let loaded = load((port, &settings), threads, calls, &in_force);
+            // Files that change in the meantime are loaded by the next look, all at one state.
+            (stamps == FileStamps::of(&settings)).then_some((stamps, loaded))
         });
         // A panic of the loader ends its own thread, and the next look loads again.
         let Ok(Some((stamps, loaded))) = looking.await else { return };
-        let port = self.port;
         match loaded {
-            Ok((acceptor, connector)) => {
+            Ok(Loaded { acceptor, connector, certificates }) => {
                 self.acceptor.send_replace(acceptor);
                 if let (Some(sender), Some(connector)) = (&self.connector, connector) {
                     sender.send_replace(connector);
                 }
                 info!(port, "keys and certificates are loaded again, for new connections");
+                certificates.log(port);
+                self.certificates.send_replace(certificates);
             }
             Err(error) => {
                 // The same files may be readable later, with other permissions.
@@ -100,11 +138,24 @@ impl LoadedTls {
     }
 }
 
+/// The result of loading the files once.
+struct Loaded {
+    acceptor: TlsAcceptor,
+    connector: Option<TlsConnector>,
+    certificates: CertificatesInForce,
+}
+
 fn load(
-    settings: &TlsSettings,
+    (port, settings): (&'static str, &TlsSettings),
     threads: HandshakeThreads,
     calls: bool,
-) -> Result<(TlsAcceptor, Option<TlsConnector>), TlsError> {
+    in_force: &CertificatesInForce,
+) -> Result<Loaded, TlsError> {
     let connector = if calls { Some(settings.connector(Some(threads.clone()))?) } else { None };
-    Ok((settings.acceptor(threads)?, connector))
+    let acceptor = settings.acceptor(threads)?;
+    let certificates = CertificatesInForce::load(settings, port);
+    if let Some(why) = certificates.worse_than(in_force) {
+        return Err(TlsError::Setting(why));
+    }
+    Ok(Loaded { acceptor, connector, certificates })
 }

@@ -77,6 +77,11 @@ impl TlsConnector {
     }
 }
 
+/// Returns no time: there are no certificates.
+pub(crate) fn now_s() -> i64 {
+    0
+}
+
 /// Returns why there is no name.
 pub fn subject_name(_: &[u8]) -> Result<String, String> {
     Err(TlsError::NotBuilt.to_string())

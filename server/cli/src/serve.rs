@@ -19,7 +19,7 @@ use crate::service::Service;
 use crate::supervised::{self, Numbered};
 use zoolet_http::{HttpError, HttpOptions, HttpPort, PortTls};
 use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig, TlsPort, Warning};
-use zoolet_server::embed::{Reports, Server, StartError};
+use zoolet_server::embed::{Reports, Server, StartError, raise_descriptor_limit};
 
 /// The orders of a supervisor that wait: it waits for the answer to each.
 const ORDERS_MAX: usize = 8;
@@ -56,6 +56,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Log) -> Result<(), ServeError> {
     let (audited, reports) = watch::channel(None);
     let service = Arc::new(Service::default());
     tokio::spawn(reopen_on(hangups, log, reports, Arc::clone(&service)));
+    raise_descriptors();
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let answers = Output::results_on_stdout().map_err(ServeError::Output)?;
@@ -106,6 +107,17 @@ pub(crate) async fn serve(args: ServeArgs, log: Log) -> Result<(), ServeError> {
             Ok(())
         }
         Some(why) => Err(ServeError::Failed(why)),
+    }
+}
+
+/// Raises the soft limit of open files to the hard one: many systems start programs with 1024.
+fn raise_descriptors() {
+    match raise_descriptor_limit() {
+        Ok((before, after)) if before != after => {
+            info!(before, after, "raised the limit of open files (ulimit -n)");
+        }
+        Ok(_) => {}
+        Err(error) => warn!(%error, "cannot raise the limit of open files (ulimit -n)"),
     }
 }
 

@@ -15,6 +15,7 @@
 mod answer;
 mod ask;
 mod certificates;
+mod connections;
 mod console;
 mod data;
 mod ensemble;
@@ -23,6 +24,7 @@ mod failure;
 mod guard;
 mod history;
 mod http_addresses;
+mod idle_stream;
 mod json;
 mod locks;
 mod login;
@@ -43,9 +45,11 @@ mod tree;
 
 pub use answer::ConsoleBody;
 pub use certificates::CertificateLogins;
+pub use connections::{Connections, Room};
 pub use console::{Caller, Console};
 pub use http_addresses::{HttpAddresses, HttpAddressesError};
-pub use opening::{NotOpened, Opened, Opener, PortTls};
+pub use idle_stream::{Activity, Answering, IdleStream, Streaming};
+pub use opening::{NotOpened, Opened, Opener, PortTls, Reloads};
 pub use options::{ConsoleOptions, SharedConnector};
 pub use port::{ConsolePort, ConsolePortError};
 pub use refusals::{Malformed, Pause, Refusals};

@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use zoolet_client::Transport;
 use zoolet_tls::{
-    Accepted, HandshakeError, Insider, LoadedTls, TlsAcceptor, TlsError, TlsSettings,
-    VerifiedCertificate, is_hello,
+    Accepted, CertificatesInForce, HandshakeError, Insider, LoadedTls, TlsAcceptor, TlsError,
+    TlsSettings, VerifiedCertificate, is_hello,
 };
 
 /// What is read behind an answer: closing a socket that has unread bytes would take the answer back.
@@ -88,20 +88,38 @@ impl NotOpened {
     }
 }
 
+/// Looks after the files of a port's TLS.
+#[derive(Debug)]
+pub struct Reloads {
+    loaded: LoadedTls,
+    reload: bool,
+}
+
+impl Reloads {
+    /// Returns the certificates of the port, as they change.
+    pub fn certificates(&self) -> watch::Receiver<CertificatesInForce> {
+        self.loaded.certificates()
+    }
+
+    /// Warns of certificates that expire, and loads the files again if that is wanted.
+    pub async fn follow(self) {
+        self.loaded.follow(self.reload).await;
+    }
+}
+
 impl Opener {
-    /// Loads what TLS needs. What is returned beside it loads the files again, for as long as it is
-    /// awaited ([`LoadedTls::follow`]); `port` is its name in the log.
+    /// Loads the files of TLS. [`Reloads::follow`] watches them; `port` is the port's name in the log.
     pub async fn load(
         tls: Option<PortTls>,
         port: &'static str,
-    ) -> Result<(Self, Option<LoadedTls>), TlsError> {
+    ) -> Result<(Self, Option<Reloads>), TlsError> {
         let Some(PortTls { settings, accepts_plain, reload }) = tls else {
             return Ok((Self::default(), None));
         };
         let loading = spawn_blocking(move || LoadedTls::load(port, settings, false));
         let loaded = loading.await.map_err(|error| TlsError::Setting(error.to_string()))??;
         let opener = Self { tls: Some(loaded.acceptor()), refuses_plain: !accepts_plain };
-        Ok((opener, Some(loaded).filter(|_| reload)))
+        Ok((opener, Some(Reloads { loaded, reload })))
     }
 
     /// Returns whether TLS is spoken.

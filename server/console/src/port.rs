@@ -11,18 +11,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 use zoolet_tls::TlsError;
 
+use crate::connections::{Connections, Room};
 use crate::console::{Caller, Console};
+use crate::idle_stream::{Activity, IdleStream};
 use crate::opening::{Opened, Opener, PortTls};
 use crate::options::ConsoleOptions;
 use crate::refusals::{Malformed, Pause, Refusals};
 
-/// The most connections at a time; further ones wait.
+/// The most connections at a time; one more takes the place of the longest idle one.
 const CONNECTIONS_MAX: usize = 256;
 
 /// The longest head of a request, in bytes and in headers, and how long it may take.
@@ -98,24 +99,36 @@ impl Drop for ConsolePort {
 }
 
 async fn accept_all(listener: TcpListener, console: Console, opener: Opener) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    let (refusals, mut failing) = (Arc::new(Refusals::default()), Pause::default());
+    let mut connections = Connections::new(CONNECTIONS_MAX);
+    let (refusals, mut full, mut failing) =
+        (Arc::new(Refusals::default()), Pause::default(), Pause::default());
     loop {
-        // It is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = connections.next_ended() => continue,
+        };
+        match accepted {
             Ok((stream, peer)) => {
+                let room = connections.make_room();
+                if room != Room::Free && full.is_over() {
+                    warn!(
+                        max = CONNECTIONS_MAX,
+                        "too many connections to the console: the longest idle ones are closed, or \
+                         new ones if none is idle"
+                    );
+                }
+                if room == Room::None {
+                    continue;
+                }
                 let (console, opener) = (console.clone(), opener.clone());
                 let refusals = Arc::clone(&refusals);
-                connections.spawn(async move {
-                    let serving = serve((stream, peer), console, opener);
+                connections.add(|activity| async move {
+                    let serving = serve((stream, peer), console, opener, activity);
                     match timeout(LIFE_MAX, serving).await {
                         Ok(Ok(())) => {}
                         Ok(Err(refused)) => refusals.log(peer, &refused),
                         Err(_) => debug!(%peer, "old console connection closed"),
                     }
-                    drop(place);
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -126,7 +139,6 @@ async fn accept_all(listener: TcpListener, console: Console, opener: Opener) {
                 sleep(ACCEPT_PAUSE).await;
             }
         }
-        while connections.try_join_next().is_some() {}
     }
 }
 
@@ -135,6 +147,7 @@ async fn serve(
     (stream, peer): (TcpStream, SocketAddr),
     console: Console,
     opener: Opener,
+    activity: Arc<Activity>,
 ) -> Result<(), Malformed> {
     let Ok(local) = stream.local_addr() else { return Ok(()) };
     let opened = match timeout(HEAD_TIME_MAX, opener.open(stream, peer.ip())).await {
@@ -145,9 +158,15 @@ async fn serve(
     let Opened { stream, is_secure, certificate } = opened;
     let caller =
         Arc::new(Caller { peer, local, is_secure, certificate: certificate.map(Arc::new) });
+    let stream = IdleStream { stream, activity: Arc::clone(&activity) };
     let service = service_fn(move |request| {
         let (console, caller) = (console.clone(), Arc::clone(&caller));
-        async move { Ok::<_, Infallible>(console.answer(request, &caller).await) }
+        let busy = activity.answering();
+        async move {
+            let answer = console.answer(request, &caller).await;
+            drop(busy);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -197,6 +216,22 @@ mod tests {
         fn enter(&self, _: &Id) {}
 
         fn exit(&self, _: &Id) {}
+    }
+
+    /// Further connections waited until one of these had ended.
+    #[tokio::test]
+    async fn silent_connections_keep_no_browser_out() {
+        let options = ConsoleOptions::new("127.0.0.1:1".parse().unwrap());
+        let port = ConsolePort::open("127.0.0.1:0", options, None).await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX + 9 {
+            silent.push(TcpStream::connect(port.local_addr()).await.unwrap());
+        }
+        let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
     }
 
     #[tokio::test]

@@ -51,6 +51,15 @@ impl Answer {
         Self::json(status, object)
     }
 
+    /// Refuses a request for which there is no place.
+    pub(crate) fn busy() -> Response<AnswerBody> {
+        let why = "all places of this port are taken (http.connections_max): only /health and /ready \
+                   are answered, try again later";
+        let mut response = Self::error(StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
     pub(crate) fn into_response(self) -> Response<AnswerBody> {
         let status = self.status;
         let body = match self.place {

@@ -15,9 +15,8 @@
 mod answer;
 mod body;
 mod commands;
-mod connections;
 mod health;
-mod idle_stream;
+mod lane;
 mod port;
 mod prometheus;
 mod routes;

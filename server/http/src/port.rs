@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,13 +15,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
-use zoolet_console::{Caller, Console, Malformed, Opened, Opener, Pause, PortTls, Refusals};
-use zoolet_server::embed::{self, Reports};
+use zoolet_console::{
+    Activity, Caller, Connections, Console, IdleStream, Malformed, Opened, Opener, Pause, PortTls,
+    Refusals, Reloads, Room,
+};
+use zoolet_server::embed::{
+    self, DescriptorUse, Reports, has_descriptors, http_connections_max, probes_max,
+};
 use zoolet_tls::{ArrivingInsiders, Insider, Insiders, TlsError, insiders};
 
 use crate::commands::SnapshotGate;
-use crate::connections::{Connections, Room};
-use crate::idle_stream::{Activity, IdleStream};
+use crate::lane::{Lane, PortFigures};
 use crate::routes::{self, Connection, Routes};
 
 /// The longest head of a request, in bytes and in headers.
@@ -29,6 +34,9 @@ const HEADERS_MAX: usize = 64;
 
 /// Connections that the system keeps waiting to be accepted.
 const BACKLOG: u32 = 128;
+
+/// How long a connection that can only probe may be idle.
+const PROBE_IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The pause when the system is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -41,7 +49,8 @@ pub struct HttpOptions {
     pub address: String,
     /// The path of the commands, `/commands` by default; none serves metrics alone.
     pub command_url: Option<String>,
-    /// The most connections, 100 by default; one more takes the place of the longest idle one.
+    /// The most connections, 100 by default; one more takes the place of the longest idle one. If none
+    /// is idle, a few more can ask for `/health` and `/ready`.
     pub connections_max: usize,
     /// How long a connection may take for the head of a request, or be idle; 30 s by default.
     pub idle_timeout: Duration,
@@ -108,10 +117,14 @@ impl HttpPort {
         let reports = Arc::new(OnceLock::new());
         let snapshots = SnapshotGate::new(options.snapshots, options.snapshot_interval);
         let console = Arc::new(OnceLock::new());
+        let certificates = reloads.as_ref().map(Reloads::certificates);
+        let figures = Arc::new(PortFigures { certificates, ..PortFigures::default() });
         let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots)
-            .with_console(Arc::clone(&console));
+            .with_console(Arc::clone(&console))
+            .with_figures(Arc::clone(&figures));
         let (insiders, arriving) = insiders("HTTP port");
-        let serving = Arc::new(Serving { idle: options.idle_timeout, opener, routes, local_addr });
+        let idle = options.idle_timeout;
+        let serving = Arc::new(Serving { idle, opener, routes, local_addr, figures });
         let accepting = tokio::spawn(accept_all((listener, arriving), options, serving));
         let reloading = tokio::spawn(async move {
             if let Some(reloads) = reloads {
@@ -157,6 +170,17 @@ struct Serving {
     opener: Opener,
     routes: Routes,
     local_addr: SocketAddr,
+    figures: Arc<PortFigures>,
+}
+
+impl Serving {
+    /// Returns how long a connection may be idle.
+    fn idle_of(&self, lane: Lane) -> Duration {
+        match lane {
+            Lane::All => self.idle,
+            Lane::Probes => self.idle.min(PROBE_IDLE_MAX),
+        }
+    }
 }
 
 /// How a connection has come.
@@ -171,7 +195,9 @@ async fn accept_all(
     options: HttpOptions,
     serving: Arc<Serving>,
 ) {
-    let mut connections = Connections::new(options.connections_max);
+    let connections_max = http_connections_max(options.connections_max);
+    let mut connections = Connections::new(connections_max);
+    let mut probes = Connections::new(probes_max());
     let refusals = Arc::new(Refusals::default());
     let (mut full, mut failing) = (Pause::default(), Pause::default());
     loop {
@@ -184,22 +210,35 @@ async fn accept_all(
                 Ok((Arrival::Inside(insider), peer))
             }
             () = connections.next_ended() => continue,
+            () = probes.next_ended() => continue,
         };
         match arrived {
             Ok((arrival, peer)) => {
-                let room = connections.make_room();
-                if room != Room::Free && full.is_over() {
-                    warn_full(options.connections_max);
+                let room = if has_descriptors(DescriptorUse::Http) {
+                    connections.make_room()
+                } else {
+                    Room::None
+                };
+                if room != Room::Free {
+                    serving.figures.crowded.fetch_add(1, Ordering::Relaxed);
+                    if full.is_over() {
+                        warn_full(connections_max);
+                    }
                 }
-                if room != Room::None {
-                    let (serving, refusals) = (Arc::clone(&serving), Arc::clone(&refusals));
-                    connections.add(|activity| async move {
-                        let served = serve((arrival, peer), &serving, activity).await;
-                        if let Err(refused) = served {
-                            refusals.log(peer, &refused);
-                        }
-                    });
-                }
+                let lane = if room == Room::None { Lane::Probes } else { Lane::All };
+                let taking = match lane {
+                    Lane::All => &mut connections,
+                    Lane::Probes if !has_descriptors(DescriptorUse::Peers) => continue,
+                    Lane::Probes if probes.make_room() == Room::None => continue,
+                    Lane::Probes => &mut probes,
+                };
+                let (serving, refusals) = (Arc::clone(&serving), Arc::clone(&refusals));
+                taking.add(|activity| async move {
+                    let served = serve((arrival, peer), lane, &serving, activity).await;
+                    if let Err(refused) = served {
+                        refusals.log(peer, &refused);
+                    }
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -215,17 +254,19 @@ async fn accept_all(
 fn warn_full(max: usize) {
     warn!(
         max,
-        "too many HTTP connections: the longest idle ones are closed, or new ones if none is idle"
+        "too many HTTP connections (http.connections_max): the longest idle ones are closed; if none \
+         is idle, new ones can ask for /health and /ready only"
     );
 }
 
 /// Serves a connection to its end. Returns what was wrong with its last request, if something was.
 async fn serve(
     (arrival, peer): (Arrival, SocketAddr),
+    lane: Lane,
     serving: &Arc<Serving>,
     activity: Arc<Activity>,
 ) -> Result<(), Malformed> {
-    let idle = serving.idle;
+    let idle = serving.idle_of(lane);
     let (opened, local) = match arrival {
         Arrival::Inside(insider) => (Opened::inside(insider), serving.local_addr),
         Arrival::Socket(stream) => {
@@ -241,16 +282,16 @@ async fn serve(
             }
         }
     };
-    serve_opened(opened, (local, peer), serving, activity).await
+    serve_opened(opened, (local, peer), (lane, serving), activity).await
 }
 
 async fn serve_opened(
     Opened { stream, is_secure, certificate }: Opened,
     (local, peer): (SocketAddr, SocketAddr),
-    serving: &Arc<Serving>,
+    (lane, serving): (Lane, &Arc<Serving>),
     activity: Arc<Activity>,
 ) -> Result<(), Malformed> {
-    let idle = serving.idle;
+    let idle = serving.idle_of(lane);
     let stream = IdleStream { stream, activity: Arc::clone(&activity) };
     let (serving, certificate) = (Arc::clone(serving), certificate.map(Arc::new));
     let answering = Arc::clone(&activity);
@@ -260,7 +301,7 @@ async fn serve_opened(
         async move {
             let busy = activity.answering();
             let caller = Caller { peer, local, is_secure, certificate };
-            let connection = Connection { caller: &caller, activity: &activity };
+            let connection = Connection { caller: &caller, activity: &activity, lane };
             let response = routes::answer(&serving.routes, request, connection).await;
             drop(busy);
             Ok::<_, Infallible>(response)

@@ -1,5 +1,6 @@
 //! Which path is which answer.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
-use zoolet_console::{Caller, Console};
-use zoolet_server::embed::Reports;
+use zoolet_console::{Activity, Caller, Console};
+use zoolet_server::embed::{Metric, MetricKind, MetricValue, Reports, certificate_metrics};
 
 use crate::answer::Answer;
 use crate::body::{AnswerBody, Sending};
 use crate::commands::{self, Asked, Command, SnapshotGate};
-use crate::idle_stream::Activity;
+use crate::lane::{Lane, PortFigures};
 use crate::{health, prometheus};
 
 /// How long a listing waits for another one to be done.
@@ -36,6 +37,7 @@ pub(crate) struct Routes {
     threads: Arc<Semaphore>,
     snapshots: Arc<SnapshotGate>,
     console: Arc<OnceLock<Console>>,
+    figures: Arc<PortFigures>,
 }
 
 /// The connection that a request comes by.
@@ -43,6 +45,7 @@ pub(crate) struct Routes {
 pub(crate) struct Connection<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) activity: &'a Arc<Activity>,
+    pub(crate) lane: Lane,
 }
 
 /// What a path stands for.
@@ -72,7 +75,13 @@ impl Routes {
     ) -> Self {
         let [listing, threads] = [1, THREADS_MAX].map(|places| Arc::new(Semaphore::new(places)));
         let (snapshots, console) = (Arc::new(snapshots), Arc::default());
-        Self { command_url, reports, listing, threads, snapshots, console }
+        let figures = Arc::default();
+        Self { command_url, reports, listing, threads, snapshots, console, figures }
+    }
+
+    /// The same with figures that the port counts.
+    pub(crate) fn with_figures(self, figures: Arc<PortFigures>) -> Self {
+        Self { figures, ..self }
     }
 
     /// The same with a console below `/console/`, once there is one.
@@ -131,12 +140,16 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
     connection: Connection<'_>,
 ) -> Response<AnswerBody> {
+    let route = routes.route(request.uri().path());
+    if connection.lane == Lane::Probes && !matches!(route, Route::Health | Route::Ready) {
+        routes.figures.refused.fetch_add(1, Ordering::Relaxed);
+        return Answer::busy();
+    }
     if let Some(console) = routes.console.get()
         && Console::has(request.uri().path())
     {
         return console.answer(request, connection.caller).await.map(AnswerBody::Console);
     }
-    let route = routes.route(request.uri().path());
     if ![Method::GET, Method::HEAD].contains(request.method()) && !route.is_missing() {
         let why = format!("method {} is not allowed here: use GET", request.method());
         return Answer::error(StatusCode::METHOD_NOT_ALLOWED, &why).into_response();
@@ -147,13 +160,41 @@ pub(crate) async fn answer(
         Route::Ready => health::ready(reports.as_ref()),
         Route::CommandList => commands::list(routes.command_url.as_deref().unwrap_or_default()),
         Route::Metrics => match reports {
-            Some(reports) => routes.elsewhere(move || prometheus::answer(&reports.metrics())).await,
+            Some(reports) => {
+                let figures = Arc::clone(&routes.figures);
+                routes.elsewhere(move || prometheus::answer(&metrics(&reports, &figures))).await
+            }
             None => Answer::error(StatusCode::SERVICE_UNAVAILABLE, health::STARTING),
         },
         Route::Command(name) => return run(routes, &name, &request, reports, connection).await,
         Route::Unknown => Answer::error(StatusCode::NOT_FOUND, "unknown path"),
     };
     answer.into_response()
+}
+
+/// Returns the metrics of a server, and those of its HTTP port.
+fn metrics(reports: &Reports, figures: &PortFigures) -> Vec<Metric> {
+    let mut all = reports.metrics();
+    let certificates = figures
+        .certificates
+        .as_ref()
+        .map(|certificates| certificate_metrics("http", &certificates.borrow()));
+    // The series of a metric are shown together.
+    let same = |metric: &Metric| certificates.iter().flatten().any(|own| own.name == metric.name);
+    let place = all.iter().rposition(same).map_or(all.len(), |last| last + 1);
+    all.splice(place..place, certificates.into_iter().flatten());
+    let count = |figure: &AtomicU64| {
+        MetricValue::Integer(i64::try_from(figure.load(Ordering::Relaxed)).unwrap_or(i64::MAX))
+    };
+    let crowded = "HTTP connections that came when all places were taken.";
+    let refused = "HTTP requests that were refused because all places were taken.";
+    for (name, help, figure) in [
+        ("zoolet_http_crowded_connections", crowded, &figures.crowded),
+        ("zoolet_http_refused_requests", refused, &figures.refused),
+    ] {
+        all.push(Metric::new(name, MetricKind::Counter, help, count(figure)));
+    }
+    all
 }
 
 async fn run(

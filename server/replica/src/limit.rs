@@ -48,6 +48,10 @@ limits! {
     ConnectionsPerAddress = ("connections_per_address", "limits.connections_per_address_max");
     /// Client connections that have not sent their connect request yet.
     Handshakes = ("handshakes", "limits.handshakes_max");
+    /// Client connections that have not agreed on TLS yet.
+    TlsHandshakes = ("tls_handshakes", "limits.tls_handshakes_max");
+    /// Files that the process may have open.
+    OpenFiles = ("open_files", "ulimit -n");
     /// Sessions of the ensemble.
     Sessions = ("sessions", "limits.sessions_max");
     /// Unanswered requests of all connections.

@@ -44,7 +44,9 @@ use std::{fs, io};
 
 pub use zoolet_replica::DigestAlgorithm;
 use zoolet_replica::ServerId;
-pub use zoolet_tls::{ClientAuth, Password, Protocol, StoreType, StoredCertificate, TlsError};
+pub use zoolet_tls::{
+    ClientAuth, Password, Protocol, StoreType, StoredCertificate, StoredKind, TlsError,
+};
 
 pub use address::HostPort;
 pub use error::{ConfigError, Warning};

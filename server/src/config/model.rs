@@ -265,6 +265,8 @@ pub struct Limits {
     pub handshake_timeout_ms: u32,
     /// Connections that have not sent their connect request yet.
     pub handshakes_max: usize,
+    /// Those among them that TLS is not agreed on.
+    pub tls_handshakes_max: usize,
     /// The length of a client's frame, in bytes, its length field not counted.
     pub frame_bytes_max: usize,
     /// Replies and notifications waiting for one slow reader, in bytes.
@@ -304,6 +306,7 @@ impl Default for Limits {
             listen_backlog: 1024,
             handshake_timeout_ms: 10_000,
             handshakes_max: 1000,
+            tls_handshakes_max: 100,
             frame_bytes_max: 0x000f_ffff,
             outbox_bytes_max: 64 << 20,
             connection_requests_max: 1000,

@@ -71,7 +71,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 66] = [
+pub(super) static SETTINGS: [Setting; 67] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -174,8 +174,15 @@ pub(super) static SETTINGS: [Setting; 66] = [
     },
     Setting {
         section: "limits", key: "handshakes_max", unit: "connections", range: (1, COUNT_MAX),
-        about: "Connections that have not sent their connect request yet.",
+        about: "Connections that have not sent their connect request yet. One more takes the place of\n\
+                the oldest that is silent, or of one of the address that has the most.",
         derived: false, field: |c| Field::Usize(&mut c.limits.handshakes_max),
+    },
+    Setting {
+        section: "limits", key: "tls_handshakes_max", unit: "connections", range: (1, COUNT_MAX),
+        about: "Those among them that have not agreed on TLS yet: no more than the processor can\n\
+                shake hands with in the time for which a client waits.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.tls_handshakes_max),
     },
     Setting {
         section: "limits", key: "frame_bytes_max", unit: "bytes", range: (KIB, 256 * MIB),

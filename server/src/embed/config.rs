@@ -16,4 +16,6 @@ pub use crate::config::{
     SaslConfig, ServerConfig, SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig,
     TlsPort, TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
 };
-pub use crate::config::{ClientAuth, Password, Protocol, StoreType, StoredCertificate, TlsError};
+pub use crate::config::{
+    ClientAuth, Password, Protocol, StoreType, StoredCertificate, StoredKind, TlsError,
+};

@@ -40,10 +40,14 @@ pub use server::Server;
 pub use zoolet_replica::Role;
 pub use zoolet_tls::Insiders;
 
+pub use crate::descriptors::{
+    DescriptorUse, has_room as has_descriptors, http_connections_max, probes_max,
+    raise_descriptor_limit,
+};
 pub use crate::node::{
     AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader,
     LimitReading, Member, Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness,
-    Reports, SessionsReport, StartErrorKind,
+    Reports, SessionsReport, StartErrorKind, certificate_metrics,
 };
 pub use crate::process::count_lost_log_lines;
 pub use crate::transport::{ReservedPort, listen};

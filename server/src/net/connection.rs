@@ -130,7 +130,12 @@ impl Connection {
     /// Takes the handshake, and hands it to the host; `None` if a four-letter word came instead.
     async fn open(&mut self) -> Result<Option<ConnectionId>, ConnectionError> {
         let limit_ms = self.context.options.handshake_timeout_ms;
-        let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
+        let gives_way = self.permit.take_gives_way();
+        let handshake = timeout(Duration::from_millis(limit_ms), self.handshake());
+        let handshake = tokio::select! {
+            handshake = handshake => handshake,
+            () = gives_way => return Err(ConnectionError::GaveWay),
+        };
         let Ok(request) = handshake else {
             self.context.registry.count_late();
             return Err(ConnectionError::HandshakeTimeout(limit_ms));
@@ -140,6 +145,7 @@ impl Connection {
             Ok(None) => return Ok(None),
             Err(error) => return Err(self.end(error).await),
         };
+        self.permit.admitted();
         let connection = self.context.host.number_connection();
         let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
         if admitted.await.is_err() {
@@ -175,6 +181,7 @@ impl Connection {
             if self.stream.read_buf(&mut self.incoming).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
+            self.permit.sent();
         }
         if let Some(word) = self.incoming.first_chunk().and_then(four_letter::Word::of) {
             if word == four_letter::Word::Stmk {

@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use zoolet_replica::Limit;
 
 use super::options::PortOptions;
 use super::registry::Registry;
+use crate::arrivals::Arrivals;
+use crate::descriptors::probes_max;
 use crate::host::Host;
 use crate::limits::LimitReading;
+use crate::process;
 
 /// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
 const TRACE_MASK: u64 = 306;
@@ -26,6 +30,8 @@ pub(super) struct PortContext {
     pub(super) options: PortOptions,
     pub(super) host: Arc<Host>,
     pub(super) registry: Arc<Registry>,
+    /// Connections over a limit that may ask a four-letter word.
+    pub(super) asking: Arrivals,
     /// What `stmk` sets and `gtmk` shows, and nothing reads.
     pub(super) trace_mask: AtomicU64,
     /// When the port was opened.
@@ -49,8 +55,8 @@ impl PortContext {
         let registry = Registry::new(&options, host.limit_table());
         let trace_mask = AtomicU64::new(TRACE_MASK);
         let opened = Instant::now();
-        let warned_at = Mutex::default();
-        Self { options, host, registry, trace_mask, opened, bound_at, secure_at, warned_at }
+        let (asking, warned_at) = (Arrivals::new(probes_max()), Mutex::default());
+        Self { options, host, registry, asking, trace_mask, opened, bound_at, secure_at, warned_at }
     }
 
     /// Returns the limits of the server, as they are now.
@@ -58,6 +64,10 @@ impl PortContext {
         let table = self.host.limit_table();
         self.host.measure_limits();
         self.registry.measure_limits(table);
+        if let (Some(open), Some(max)) = process::file_descriptors() {
+            table.set_used(Limit::OpenFiles, usize::try_from(open).unwrap_or(usize::MAX));
+            table.set_max(Limit::OpenFiles, usize::try_from(max).unwrap_or(usize::MAX));
+        }
         table.readings()
     }
 

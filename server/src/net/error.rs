@@ -48,6 +48,12 @@ pub(super) enum ConnectionError {
     /// The client did not send its handshake in time.
     #[error("no handshake within {0} ms")]
     HandshakeTimeout(u64),
+    /// The connection has given way to another: too many handshakes are unfinished.
+    #[error(
+        "too many connections without a session: this one had the most from its address, or had \
+         its time (handshakes_max, tls_handshakes_max, connections_max)"
+    )]
+    GaveWay,
     /// The commands that wait to be proposed fill their queue.
     #[error("the queue of proposals was full for {0} ms")]
     Busy(u64),
@@ -64,6 +70,8 @@ impl ConnectionError {
             Some("hello")
         } else if let Self::Tls(error) = self {
             Some(error.kind())
+        } else if let Self::GaveWay = self {
+            Some("gave way")
         } else if let Self::Certificate(_) = self {
             Some("unreadable certificate")
         } else if let Self::RequestTooLong { .. } = self {
@@ -85,6 +93,7 @@ impl ConnectionError {
             Self::Io(_)
             | Self::SlowReader
             | Self::HandshakeTimeout(_)
+            | Self::GaveWay
             | Self::TlsHello
             | Self::Tls(_)
             | Self::Certificate(_) => false,

@@ -17,6 +17,8 @@ mod registry;
 mod reports;
 mod server_info;
 mod tls;
+mod unfinished;
+mod words_lane;
 
 pub(crate) use options::PortOptions;
 pub(crate) use port::{ClientPort, listen};

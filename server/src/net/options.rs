@@ -27,10 +27,15 @@ pub(crate) struct PortOptions {
     pub handshake_timeout_ms: u64,
     /// The most connections whose handshake is not done; zero for no limit.
     pub handshakes_max: usize,
+    /// The most of them that TLS is not agreed on; zero for no limit
+    /// (`netty.server.outstandingHandshake.limit`).
+    pub tls_handshakes_max: usize,
     /// The most connections from one address; zero for no limit (`maxClientCnxns`).
     pub connections_per_address_max: usize,
     /// The most connections; zero for no limit (`maxCnxns`).
     pub connections_max: usize,
+    /// The most connections that the file descriptors of the process allow; none without a limit.
+    pub descriptors_max: Option<usize>,
     /// The most bytes that wait for one client to read them.
     pub outbox_bytes_max: usize,
     /// What four-letter words say about the configuration.

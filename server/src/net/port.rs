@@ -3,22 +3,26 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, warn};
-use zoolet_tls::{ArrivingInsiders, Insider, Insiders, insiders};
+use zoolet_replica::Limit;
+use zoolet_tls::{ArrivingInsiders, HandshakeError, Insider, Insiders, insiders};
 
 use super::connection::Connection;
 use super::context::PortContext;
 use super::error::ConnectionError;
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
-use super::registry::RegisteredConnection;
+use super::registry::{ConnectionPermit, RegisteredConnection};
 use super::reports::PortReports;
 use super::tls::{Opened, Spoken};
+use super::words_lane;
+use crate::descriptors::{self, DescriptorUse};
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
@@ -190,19 +194,22 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
     let since_ms = context.host.now().wall_ms;
     let entry =
         RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms, is_secure: false };
-    let mut permit = match context.registry.enter(entry, spoken) {
+    let mut permit = match context.enter(entry, spoken) {
         Ok(permit) => permit,
-        Err(limit) => {
-            let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
-            table.refuse(limit, now_ms, format_args!("a connection of {peer}"));
-            return;
-        }
+        Err(limit) => return Box::pin(refuse(arrival, peer, limit, &context)).await,
     };
     let opened = match arrival {
         Arrival::Inside(insider) => Opened::inside(insider, &context.options),
         Arrival::Socket(stream, Spoken::Plain) => Ok(Opened::plain(stream)),
         // What is awaited once is boxed: an idle connection needs room for serving only.
-        Arrival::Socket(stream, spoken) => Box::pin(open(stream, peer, spoken, &context)).await,
+        Arrival::Socket(stream, spoken) => {
+            let has_sent = permit.has_sent();
+            let opening = Box::pin(open(stream, peer, (spoken, has_sent), &context));
+            tokio::select! {
+                opened = opening => opened,
+                () = permit.gives_way() => Err(ConnectionError::GaveWay),
+            }
+        }
     };
     let served = match opened {
         Ok(opened) => {
@@ -221,18 +228,55 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
     }
 }
 
+impl PortContext {
+    /// Returns a place for a connection, or the limit that keeps it out.
+    fn enter(
+        &self,
+        entry: RegisteredConnection,
+        spoken: Spoken,
+    ) -> Result<ConnectionPermit, Limit> {
+        if !descriptors::has_room(DescriptorUse::Clients) {
+            return Err(Limit::OpenFiles);
+        }
+        self.registry.enter(entry, spoken)
+    }
+}
+
+/// Turns a connection away, unless it asks a four-letter word.
+async fn refuse(arrival: Arrival, peer: SocketAddr, limit: Limit, context: &PortContext) {
+    let spoken = match arrival {
+        Arrival::Socket(mut stream, spoken) => {
+            let is_plain = spoken != Spoken::Tls;
+            if is_plain && words_lane::answer(&mut *stream, peer.ip(), context).await {
+                return;
+            }
+            spoken
+        }
+        Arrival::Inside(_) => Spoken::Plain,
+    };
+    context.registry.count_refused(limit, spoken);
+    let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
+    table.refuse(limit, now_ms, format_args!("a connection of {peer}"));
+}
+
 /// Carries out the handshake of TLS, if there is to be one.
 async fn open(
     stream: Box<dyn Stream>,
     peer: SocketAddr,
-    spoken: Spoken,
+    (spoken, has_sent): (Spoken, Arc<AtomicBool>),
     context: &PortContext,
 ) -> Result<Opened, ConnectionError> {
     let limit_ms = context.options.handshake_timeout_ms;
-    let opening = Opened::of(stream, peer.ip(), spoken, &context.options);
+    let opening = Opened::of(stream, peer.ip(), (spoken, has_sent), &context.options);
     let opened = timeout(Duration::from_millis(limit_ms), opening).await;
-    opened.unwrap_or_else(|_| {
+    let opened = opened.unwrap_or_else(|_| {
         context.registry.count_late();
         Err(ConnectionError::HandshakeTimeout(limit_ms))
-    })
+    });
+    if let Err(ConnectionError::Tls(HandshakeError::Queue)) = &opened {
+        context.registry.count_not_started();
+        let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
+        table.refuse(Limit::TlsHandshakes, now_ms, format_args!("a late handshake of {peer}"));
+    }
+    opened
 }

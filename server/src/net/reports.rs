@@ -61,6 +61,8 @@ pub(crate) struct ConnectionCounts {
     /// Those that have not agreed on TLS yet, and those that were over the limit of handshakes.
     pub tls_handshakes: usize,
     pub tls_exceeded: u64,
+    /// Those that gave way to others before their handshake was done.
+    pub gave_way: u64,
 }
 
 /// Reads what a port knows.
@@ -106,6 +108,7 @@ impl PortReports {
             secure: registry.secure(),
             tls_handshakes: registry.tls_handshakes(),
             tls_exceeded: turned_away.tls_exceeded,
+            gave_way: turned_away.gave_way,
         }
     }
 

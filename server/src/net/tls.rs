@@ -1,9 +1,13 @@
 //! What a connection's first bytes decide: plain text or TLS, and whom a certificate names.
 
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use zoolet_jute::Id;
 use zoolet_tls::{Accepted, Insider, TlsAcceptor, VerifiedCertificate, is_hello};
@@ -56,9 +60,9 @@ impl Opened {
 
     /// Makes a connection plain text.
     pub(super) async fn of(
-        mut stream: Box<dyn Stream>,
+        stream: Box<dyn Stream>,
         peer: IpAddr,
-        spoken: Spoken,
+        (spoken, has_sent): (Spoken, Arc<AtomicBool>),
         options: &PortOptions,
     ) -> Result<Self, ConnectionError> {
         if spoken == Spoken::Plain {
@@ -68,12 +72,13 @@ impl Opened {
             let why = "TLS is to be spoken, and no key is loaded".to_owned();
             return Err(ConnectionError::Certificate(why));
         };
+        let mut stream = Noted { stream, has_sent };
         let mut read = Vec::new();
         if spoken == Spoken::Either {
             let first = stream.read_u8().await?;
             read.push(first);
             if !is_hello(first) {
-                return Ok(Self { read, ..Self::plain(stream) });
+                return Ok(Self { read, ..Self::plain(stream.stream) });
             }
         }
         let acceptor = tls.acceptor.borrow().clone();
@@ -81,6 +86,57 @@ impl Opened {
         let proved = proved(certificate.as_ref(), options)?;
         let (stream, read) = (Box::new(FrameRecords::new(stream)), Vec::new());
         Ok(Self { stream, read, proved, is_secure: true })
+    }
+}
+
+/// A stream that notes that its other side has sent something.
+#[derive(Debug)]
+struct Noted {
+    stream: Box<dyn Stream>,
+    has_sent: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Noted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.has_sent.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Noted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

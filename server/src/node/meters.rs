@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use zoolet_history::HistoryCounts;
 use zoolet_replica::Role;
 
+use super::tls::Certificates;
 use crate::audit::AuditCounts;
 use crate::histogram::{Distribution, SharedHistogram};
 use crate::limits::LimitTable;
@@ -23,6 +24,8 @@ pub(crate) struct Meters {
     looked: AtomicU64,
     /// How its start went.
     start: OnceLock<StartFigures>,
+    /// The certificates of its ports.
+    certificates: OnceLock<Vec<Certificates>>,
     audit: Arc<AuditCounts>,
     history: Arc<HistoryCounts>,
     limits: Arc<LimitTable>,
@@ -79,6 +82,16 @@ impl Meters {
     /// Returns how often this server was without a leader.
     pub(super) fn looked(&self) -> u64 {
         self.looked.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn certificates_in(&self, certificates: Vec<Certificates>) {
+        // A server starts once.
+        let _ = self.certificates.set(certificates);
+    }
+
+    /// Returns the certificates of each port.
+    pub(super) fn certificates(&self) -> &[Certificates] {
+        self.certificates.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn started(&self, figures: StartFigures) {

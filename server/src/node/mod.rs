@@ -40,7 +40,7 @@ pub use self::offline::{Founded, Recovered, Restored};
 pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
 pub use self::reports::{
     AdministrationRefused, Backup, Configuration, Leader, Member, Membership, Metric, MetricKind,
-    MetricValue, NoBackup, Readiness, Reports, SessionsReport,
+    MetricValue, NoBackup, Readiness, Reports, SessionsReport, certificate_metrics,
 };
 pub use self::start_error_kind::StartErrorKind;
 use crate::audit::{AuditError, AuditLog};
@@ -150,6 +150,7 @@ impl Node {
         let (clients, peers) = (settings::client_tls(&config), settings::peer_tls(&config));
         let client_tls = tls::load("for clients", clients, &config.tls.client, false).await?;
         let peer_tls = tls::load("between servers", peers, &config.tls.peer, true).await?;
+        meters.certificates_in(tls::certificates([&client_tls, &peer_tls]));
         let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
         let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);
         let wall_ms = seams.clock.now().wall_ms;
@@ -248,11 +249,8 @@ impl Node {
         let role = replication.role();
         let looks =
             fatal.clone().finite("leader meter", async move { meters.watch_role(role).await });
-        let reloads = [
-            client_tls.filter(|_| config.tls.client.reload),
-            peer_tls.filter(|_| config.tls.peer.reload),
-        ];
-        let reloads = reloads.map(|loaded| tls::follow(fatal.clone(), loaded));
+        let reloads = [(client_tls, config.tls.client.reload), (peer_tls, config.tls.peer.reload)];
+        let reloads = reloads.map(|(loaded, again)| tls::follow(fatal.clone(), loaded, again));
         let reloads = futures_util::future::join_all(reloads);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
         let clients = (port.local_addr(), port.secure_addr());

@@ -1,6 +1,7 @@
 //! What TLS needs from files: loaded at the start, and again when they change.
 
-use zoolet_tls::{LoadedTls, TlsSettings};
+use tokio::sync::watch;
+use zoolet_tls::{CertificatesInForce, LoadedTls, TlsSettings};
 
 use super::StartError;
 use crate::config::{TlsPort, TlsSide};
@@ -20,9 +21,20 @@ pub(super) async fn load(
     loaded.map(Some).map_err(|error| StartError::Tls(port, side.describe(&error, of)))
 }
 
-/// Loads keys and certificates again whenever their files change.
-pub(super) async fn follow(fatal: Fatal, loaded: Option<LoadedTls>) {
+/// The certificates of a port, as they change.
+pub(super) type Certificates = (&'static str, watch::Receiver<CertificatesInForce>);
+
+/// Returns the certificates of the port for clients and of the port for servers, with the names of
+/// these ports in metrics.
+pub(super) fn certificates(loaded: [&Option<LoadedTls>; 2]) -> Vec<Certificates> {
+    let named = ["clients", "servers"].into_iter().zip(loaded);
+    named.filter_map(|(port, loaded)| Some((port, loaded.as_ref()?.certificates()))).collect()
+}
+
+/// Warns of certificates that expire, and with `reloads` loads keys and certificates again whenever
+/// their files change.
+pub(super) async fn follow(fatal: Fatal, loaded: Option<LoadedTls>, reloads: bool) {
     if let Some(loaded) = loaded {
-        fatal.endless("reload of certificates", loaded.follow()).await;
+        fatal.endless("reload of certificates", loaded.follow(reloads)).await;
     }
 }

@@ -10,7 +10,6 @@
 //! server, gets a frame that says so and is closed. With a [`Secret`], both sides prove in the handshake that
 //! they know it.
 
-mod arrivals;
 mod frame;
 mod handshake;
 mod link;

@@ -15,15 +15,16 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::arrivals::Handshakes;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader, UNANSWERED_ID};
 use super::handshake::{HandshakeError, PeerIdentity, receive};
 use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
 use super::tls::PeerTls;
 use super::{FrameLimits, Lane};
+use crate::arrivals::Arrivals;
+use crate::descriptors::{self, DescriptorUse};
 use crate::fatal::{Fatal, caught};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
 
@@ -32,6 +33,9 @@ const WRITE_BYTES: usize = 256 * 1024;
 
 /// The pause after a failure to accept, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause between two warnings that a connection cannot be taken.
+const WARN_PAUSE: Duration = Duration::from_secs(10);
 
 /// One call from a peer.
 #[derive(Debug)]
@@ -186,23 +190,35 @@ async fn accept(
     service: Arc<dyn Service>,
     connections: Arc<Connections>,
 ) {
-    let (handshakes, refusals) = Default::default();
+    let handshakes = Arc::new(Arrivals::new(descriptors::peer_handshakes_max()));
+    let refusals = Arc::default();
     let port = Shared { options, service, connections, handshakes, refusals };
-    let mut number = 0;
+    let mut warned_at = None;
     // Dropped with this future, which ends the handshakes that are under way.
     let (_open, closed) = watch::channel(());
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a peer's connection");
+                if warn_again(&mut warned_at) {
+                    tracing::warn!(%error, "cannot accept a peer's connection");
+                }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        if !descriptors::has_room(DescriptorUse::Peers) {
+            if warn_again(&mut warned_at) {
+                tracing::warn!(
+                    %address,
+                    "a connection to the peer port was closed: the last file descriptors of the \
+                     process are for its log (raise ulimit -n)"
+                );
+            }
+            continue;
+        }
         let (port, closed) = (port.clone(), closed.clone());
-        number += 1;
-        let pushed_out = port.handshakes.begin(number, address.ip());
+        let (number, pushed_out) = port.handshakes.begin(address.ip());
         tokio::spawn(async move {
             let taking = port.take(stream, address, number, (pushed_out, closed));
             if let Err(panic) = caught(taking).await {
@@ -212,13 +228,22 @@ async fn accept(
     }
 }
 
+/// Returns whether a warning is due again, and begins the next pause if so.
+fn warn_again(warned_at: &mut Option<Instant>) -> bool {
+    let is_due = warned_at.is_none_or(|at| at.elapsed() >= WARN_PAUSE);
+    if is_due {
+        *warned_at = Some(Instant::now());
+    }
+    is_due
+}
+
 /// What the connections of a port share.
 #[derive(Clone, Debug)]
 struct Shared {
     options: PeerPortOptions,
     service: Arc<dyn Service>,
     connections: Arc<Connections>,
-    handshakes: Arc<Handshakes>,
+    handshakes: Arc<Arrivals>,
     refusals: Arc<Refusals>,
 }
 

@@ -13,6 +13,7 @@ use zoolet_server::embed::Ensemble;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::Servers;
+use zoolet_tests::with_http::WithHttp;
 
 use crate::support::*;
 
@@ -246,6 +247,84 @@ fn connections_are_limited_by_address_and_in_number() {
             assert!(start.elapsed() < CLOSE_MAX, "{key}: no room though all are gone");
         }
     }
+}
+
+/// A probe found a server dead whose places were all taken.
+#[test]
+fn four_letter_words_are_answered_when_all_places_are_taken() {
+    for (key, max) in [("maxClientCnxns", 4), ("maxCnxns", 6)] {
+        let servers = Servers::zoolet().property(key, &max.to_string()).start().unwrap();
+        let address = servers.client_address(0).unwrap();
+        let _held: Vec<_> =
+            (0..max).map(|_| RawConnection::open(address, 10_000).unwrap()).collect();
+        // Silent strangers have these places, too.
+        let _silent: Vec<_> = (0..40).map(|_| connect(address)).collect();
+        for _ in 0..3 {
+            assert_eq!(four_letter::ask(address, "ruok").unwrap(), "imok", "{key}");
+        }
+        assert!(RawConnection::open(address, 10_000).is_err(), "{key}: only words have places");
+        let refused = || {
+            let mntr = four_letter::ask(address, "mntr").unwrap();
+            let line = mntr.lines().find_map(|line| line.strip_prefix("zk_connection_rejected\t"));
+            line.unwrap().parse::<usize>().unwrap()
+        };
+        let start = Instant::now();
+        while refused() < 41 {
+            assert!(start.elapsed() < CLOSE_MAX, "{key}: {} refused", refused());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let log = servers.output(0).unwrap();
+        assert!(log.contains("limit reached: a connection of 127.0.0.1"), "{log}");
+    }
+}
+
+/// A thousand silent connections from 17 addresses kept new clients out for as long as they lasted.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_give_way_to_new_clients() {
+    const PLACES: usize = 20;
+    let builder = Ensemble::builder().configure(|config| {
+        config.limits.handshakes_max = PLACES;
+        config.limits.handshake_timeout_ms = 600_000;
+        config.limits.connections_per_address_max = 0;
+    });
+    let ensemble = builder.start().await.unwrap();
+    let address = ensemble.client_addr(0).unwrap();
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut half: Vec<_> = (0..PLACES).map(|_| connect(address)).collect();
+        for stream in half.iter_mut().take(PLACES / 2) {
+            stream.write_all(&[0, 0]).unwrap();
+        }
+        for _ in 0..2 * PLACES {
+            let start = Instant::now();
+            // Silent connections from its own address are evicted after a moment.
+            while RawConnection::open(address, 10_000).is_err() {
+                assert!(start.elapsed() < CLOSE_MAX, "new clients are kept out");
+            }
+        }
+    });
+    asked.await.unwrap();
+    ensemble.shutdown().await;
+}
+
+/// Each connection to any port takes a file descriptor, and a log that cannot open its next segment
+/// ends the server.
+#[test]
+fn strangers_on_all_ports_leave_the_log_its_descriptors() {
+    let limit = "ulimit -n 300; exec \"$0\" \"$@\"".to_owned();
+    let shell = vec!["sh".into(), "-c".into(), limit.into()];
+    let builder = Servers::zoolet().wrapper(shell).property("maxClientCnxns", "0");
+    let server = WithHttp::start(builder.property("preAllocSize", "64"));
+    let address = server.servers.client_address(0).unwrap();
+    let mut writer = RawConnection::open(address, 30_000).unwrap();
+    done(&call(&mut writer, &create("/x", b"", 0)));
+    let held: Vec<_> = (0..300).map_while(|_| RawConnection::open(address, 30_000).ok()).collect();
+    assert!((100..300).contains(&held.len()), "{} clients", held.len());
+    let _http: Vec<_> = (0..150).map(|_| connect(server.http)).collect();
+    let _silent: Vec<_> = (0..150).map(|_| connect(address)).collect();
+    for _ in 0..100 {
+        done(&call(&mut writer, &set_data("/x", &vec![b'y'; 20_000])));
+    }
+    assert_eq!(four_letter::ask(address, "ruok").unwrap(), "imok");
 }
 
 #[test]

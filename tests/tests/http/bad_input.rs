@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use zoolet_jute::{Request, SetWatchesRequest, Xid, Zxid};
+use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::Servers;
 use zoolet_tests::{four_letter, http};
 
@@ -122,6 +124,51 @@ fn a_thousand_idle_connections_are_bounded_and_harm_no_other() {
     assert!(open < 200, "{open} files are open");
     drop(idle);
     assert_lives(&server);
+}
+
+/// A connection that waits for a listing is busy, and busy ones never give way: a hundred of them
+/// kept every probe out, and an orchestrator restarts a server whose probe fails.
+#[test]
+fn probes_are_answered_when_all_other_places_are_busy() {
+    let server = server(60_000);
+    let mut client =
+        RawConnection::open(server.servers.client_address(0).unwrap(), 60_000).unwrap();
+    // A listing that no socket's buffers hold.
+    for round in 0..20 {
+        let path = |number| format!("/missing/{}/{round}-{number}", "x".repeat(400));
+        let exist_watches = (0..2000).map(path).collect();
+        let (data_watches, child_watches) = (Vec::new(), Vec::new());
+        let relative_zxid = Zxid(0);
+        let request =
+            SetWatchesRequest { relative_zxid, data_watches, exist_watches, child_watches };
+        client.send(Xid(-8), &Request::SetWatches(request)).unwrap();
+        assert!(matches!(client.receive().unwrap(), Incoming::Reply(..)));
+    }
+    let ask = |_| {
+        let mut stream = TcpStream::connect(server.http).unwrap();
+        stream.write_all(b"GET /commands/watches HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        stream
+    };
+    // One takes the listing and does not read it; the others wait for their turn.
+    let busy: Vec<TcpStream> = (0..101).map(ask).collect();
+    let start = Instant::now();
+    while http::get(server.http, "/metrics").is_ok_and(|answer| answer.status != 503) {
+        assert!(start.elapsed() < SOON, "the places are not taken");
+    }
+    for path in ["/health", "/ready"].into_iter().cycle().take(20) {
+        assert_eq!(http::get(server.http, path).unwrap().status, 200, "{path}");
+    }
+    let log = server.servers.output(0).unwrap();
+    assert!(log.contains("too many HTTP connections"), "{log}");
+    drop(busy);
+    let start = Instant::now();
+    let metrics = loop {
+        match http::get(server.http, "/metrics") {
+            Ok(answer) if answer.status == 200 => break answer.body,
+            other => assert!(start.elapsed() < SOON, "{other:?}"),
+        }
+    };
+    assert!(!metrics.contains("\nzoolet_http_refused_requests 0\n"), "{metrics}");
 }
 
 /// A client that did not speak HTTP got an empty answer, and the log did not mention it.

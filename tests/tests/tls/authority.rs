@@ -65,6 +65,11 @@ impl Authority {
 
     /// Writes a list that revokes these numbers of certificates.
     pub(crate) fn revoke(&self, numbers: &[u64]) -> PathBuf {
+        self.revoke_until(numbers, (2024, 2999))
+    }
+
+    /// The same, from the begin of one year to that of another.
+    pub(crate) fn revoke_until(&self, numbers: &[u64], (first, last): (i32, i32)) -> PathBuf {
         let revoked = numbers.iter().map(|number| RevokedCertParams {
             serial_number: (*number).into(),
             revocation_time: date_time_ymd(2024, 1, 1),
@@ -72,8 +77,8 @@ impl Authority {
             invalidity_date: None,
         });
         let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2024, 1, 1),
-            next_update: date_time_ymd(2999, 1, 1),
+            this_update: date_time_ymd(first, 1, 1),
+            next_update: date_time_ymd(last, 1, 1),
             crl_number: 1_u64.into(),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use zoolet_client::{Acl, Client, ClientOptions, CreateMode, ErrorCode, Id, Version, perms};
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::Servers;
+use zoolet_tests::with_http::WithHttp;
 use zoolet_tests::{http, wait};
 
 use super::authority::Authority;
@@ -264,6 +265,73 @@ fn changed_files_hold_for_new_connections() {
         assert!(before.exists("/new").await.unwrap().is_some());
         assert_eq!(before.session().id, session.id, "its connection was not touched");
     });
+}
+
+/// A certificate that has expired, or is not valid yet, was loaded with a line at level INFO; the next
+/// loss of a leader then stopped the ensemble.
+#[test]
+fn files_that_are_not_valid_now_do_not_take_the_place_of_valid_ones() {
+    let authority = Authority::new("authority");
+    authority.revoke_until(&[9], (2024, 2999));
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .property("client.certReload", "true")
+        .property("ssl.crlFile", &authority.text("revoked.crl"));
+    let server = WithHttp::start(servers);
+    let address = server.servers.connect_string();
+    let client = authority.issue("client", &[], |_| {});
+    let has = |text: &str| server.servers.output(0).unwrap().contains(text);
+    let connects = || {
+        run(async {
+            let client = authority.options(Some(&client)).connect(&address).await.unwrap();
+            client.close().await.unwrap();
+        });
+    };
+    let of_years = |(first, last): (i32, i32)| {
+        authority.issue("server", &["localhost", "127.0.0.1"], |params| {
+            params.not_before = date_time_ymd(first, 1, 1);
+            params.not_after = date_time_ymd(last, 1, 1);
+        });
+    };
+    of_years((2019, 2020));
+    assert!(soon(|| has("the certificate CN=server has expired")), "the refusal is in the log");
+    connects();
+    of_years((2998, 2999));
+    assert!(soon(|| has("the certificate CN=server is not valid yet")));
+    connects();
+    of_years((2024, 2998));
+    assert!(soon(|| has("keys and certificates are loaded again")));
+    authority.revoke_until(&[9], (2024, 2025));
+    assert!(soon(|| has("the list of revoked certificates CN=authority has expired")));
+    connects();
+    let metrics = http::get(server.http, "/metrics").unwrap().body;
+    for kind in ["certificate", "ca", "crl"] {
+        let labels = format!("{{port=\"clients\",kind=\"{kind}\"}} ");
+        let line = format!("zoolet_tls_certificate_expires_seconds{labels}");
+        let left = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        assert!(left.unwrap().parse::<i64>().unwrap() > 0, "{kind}: what is in force: {metrics}");
+    }
+    let heads = metrics.matches("# TYPE zoolet_tls_certificate_expires_seconds gauge").count();
+    assert_eq!(heads, 1, "{metrics}");
+}
+
+#[test]
+fn expired_and_expiring_certificates_are_named_at_the_start() {
+    let authority = Authority::new("authority");
+    let servers = with_client_stores(Servers::zoolet(), &authority);
+    authority.issue("server", &["localhost", "127.0.0.1"], |params| {
+        params.not_after = date_time_ymd(2020, 1, 1);
+    });
+    let list = authority.revoke_until(&[9], (2024, 2025));
+    let servers = servers
+        .property("client.portUnification", "true")
+        .property("ssl.crlFile", &list.display().to_string())
+        .start()
+        .unwrap();
+    let log = servers.output(0).unwrap();
+    assert!(log.contains("the certificate CN=server has expired: replace it"), "{log}");
+    let named = "the list of revoked certificates CN=authority has expired";
+    assert!(log.contains(named), "{log}");
 }
 
 /// A new list holds for new connections, and a restart ends those of before (`docs/tls.md`).

@@ -17,3 +17,4 @@ pub use handshake::HandshakeThreads;
 pub use store::KeyEntry;
 pub use stream::TlsStream;
 pub use subject::subject_name;
+pub(crate) use validity::now_s;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use x509_parser::der_parser::asn1_rs::{Tag, ToDer};
-use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
 
 /// The attributes that have a name in RFC 2253. All others are written as numbers.
 const KEYWORDS: [(&str, &str); 9] = [
@@ -26,19 +26,24 @@ const ESCAPED: &str = ",=+<>#;\"\\";
 pub fn subject_name(certificate: &[u8]) -> Result<String, String> {
     let (_, certificate) = X509Certificate::from_der(certificate)
         .map_err(|error| format!("the certificate cannot be read: {error}"))?;
-    let parts: Vec<_> = certificate.subject().iter_rdn().collect();
-    let mut name = String::new();
+    name_text(certificate.subject())
+}
+
+/// Returns a name as text.
+pub(super) fn name_text(name: &X509Name<'_>) -> Result<String, String> {
+    let parts: Vec<_> = name.iter_rdn().collect();
+    let mut text = String::new();
     for (place, part) in parts.into_iter().rev().enumerate() {
         for (at, attribute) in part.iter().enumerate() {
             match (place, at) {
                 (0, 0) => {}
-                (_, 0) => name.push(','),
-                _ => name.push('+'),
+                (_, 0) => text.push(','),
+                _ => text.push('+'),
             }
-            push_attribute(&mut name, attribute)?;
+            push_attribute(&mut text, attribute)?;
         }
     }
-    Ok(name)
+    Ok(text)
 }
 
 fn push_attribute(name: &mut String, attribute: &AttributeTypeAndValue<'_>) -> Result<(), String> {

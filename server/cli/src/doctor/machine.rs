@@ -15,13 +15,14 @@ const FILES_MIN: u64 = 4096;
 
 /// Checks the limit of open files: each connection is one.
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
-    let Some(limit) = getrlimit(Resource::Nofile).current else {
+    // A server raises the soft limit.
+    let Some(limit) = getrlimit(Resource::Nofile).maximum else {
         findings.ok(FILES, "without a limit");
         return;
     };
     let connections = config.limits.connections_max as u64;
     let needed = if connections == 0 { FILES_MIN } else { connections.saturating_add(OWN_FILES) };
-    let text = format!("at most {limit} (ulimit -n)");
+    let text = format!("at most {limit} (ulimit -Hn)");
     if limit < needed {
         let why = if connections == 0 {
             format!("each client is one: {needed} leave room")

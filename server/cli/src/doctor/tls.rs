@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use zoolet_server::embed::config::{ServerConfig, StoredCertificate, TlsPort, TlsSide};
+use zoolet_server::embed::config::{ServerConfig, StoredCertificate, StoredKind, TlsPort, TlsSide};
 
 use super::finding::Findings;
 
@@ -12,6 +12,9 @@ const DAY_S: i64 = 24 * 60 * 60;
 
 /// A certificate that ends within these days has to be replaced.
 const SOON_DAYS: i64 = 30;
+
+/// And a list of revoked certificates, many of which are valid for a week.
+const LIST_SOON_DAYS: i64 = 2;
 
 /// Checks the stores of the ports that speak TLS.
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
@@ -46,13 +49,19 @@ fn check_certificate(
     now_s: i64,
     findings: &mut Findings,
 ) {
-    let name = format!("for {whom}: {}: {}", certificate.file.display(), certificate.subject);
+    let (what, soon_days) = if certificate.kind == StoredKind::Revocations {
+        ("list of revoked certificates of ", LIST_SOON_DAYS)
+    } else {
+        ("", SOON_DAYS)
+    };
+    let file = certificate.file.display();
+    let name = format!("for {whom}: {file}: {what}{}", certificate.subject);
     let days = (certificate.not_after_s - now_s).div_euclid(DAY_S);
     if certificate.not_before_s > now_s {
         findings.error(TLS, format!("{name}: not valid yet; is the clock right?"));
     } else if certificate.not_after_s <= now_s {
         findings.error(TLS, format!("{name}: has expired"));
-    } else if days < SOON_DAYS {
+    } else if days < soon_days {
         findings.warn(TLS, format!("{name}: expires in {days} days"));
     } else {
         findings.ok(TLS, format!("{name}: valid for {days} days"));
@@ -75,8 +84,10 @@ mod tests {
         let level = |not_before_days: i64, not_after_days: i64| {
             let now_s = 1_000_000_000;
             let certificate = StoredCertificate {
+                kind: StoredKind::Certificate,
                 file: "keys.pem".into(),
                 subject: "CN=server".to_owned(),
+                issuer: "CN=ca".to_owned(),
                 not_before_s: now_s + not_before_days * DAY_S,
                 not_after_s: now_s + not_after_days * DAY_S,
             };

@@ -2,7 +2,7 @@
 //!
 //! The state of one moment is kept until it is sent, and what is changed meanwhile is in memory
 //! twice. So there is one at a time, and a client that does not read, or hardly, is cut off
-//! (`idle_stream.rs`): the thread that makes the pieces waits for it and ends with its connection.
+//! (`Streaming`): the thread that makes the pieces waits for it and ends with its connection.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use hyper::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
+use zoolet_console::Streaming;
 use zoolet_server::embed::{Backup, NoBackup, Reports};
 
 use super::{Asked, Command, NOT_SERVING, Object, permit, refusal};
 use crate::answer::Answer;
 use crate::body::{Piece, Sending};
-use crate::idle_stream::Streaming;
 
 /// Pieces that wait for the client, each of 256 KiB at most.
 const PIECES_WAITING_MAX: usize = 4;

@@ -77,6 +77,7 @@ static HONORED: &[Key] = &[
     number("maxCnxns", ("limits", "connections_max"), Low::Zero),
     clamped("clientPortListenBacklog", ("limits", "listen_backlog"), 1, Low::Unset),
     number("nio.sessionlessCnxnTimeout", ("limits", "handshake_timeout_ms"), Low::Wrong),
+    number("netty.server.outstandingHandshake.limit", ("limits", "tls_handshakes_max"), Low::Unset),
     clamped("jute.maxbuffer", ("limits", "frame_bytes_max"), 1, Low::Wrong),
     number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
     number("throttled_op_wait_time", ("limits", "throttled_op_wait_time_ms"), Low::Zero),

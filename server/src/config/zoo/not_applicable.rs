@@ -144,7 +144,6 @@ pub(super) static INERT: &[Key] = &[
     inert("largeRequestMaxBytes", Number, LARGE),
     inert("largeRequestThreshold", Number, LARGE),
     inert("netty.advancedFlowControl.enabled", TrueFalse, NETTY),
-    inert("netty.server.outstandingHandshake.limit", Number, NETTY),
     inert("netty.server.earlyDropSecureConnectionHandshakes", TrueFalse, NETTY),
     inert("watchManagerName", Any, WATCHES),
     inert("watcherCleanThreadsNum", Number, WATCHES),

@@ -5,6 +5,7 @@
 //! described in `docs/monitoring.md`, which a test compares with what a server shows.
 
 use zoolet_replica::Role;
+use zoolet_tls::{CertificatesInForce, StoredKind};
 
 use super::{Readiness, Reports};
 use crate::histogram::Distribution;
@@ -28,6 +29,18 @@ pub struct Metric {
     pub labels: Vec<(&'static str, String)>,
     /// Its value.
     pub value: MetricValue,
+}
+
+impl Metric {
+    /// Makes a metric without labels, for a program that adds its own metrics to a server's.
+    pub fn new(
+        name: &'static str,
+        kind: MetricKind,
+        help: &'static str,
+        value: MetricValue,
+    ) -> Self {
+        Self { name, kind, help, labels: Vec::new(), value }
+    }
 }
 
 /// What is done with a metric.
@@ -160,6 +173,8 @@ impl Sources<'_> {
         list.gauge("outstanding_tls_handshake", help, counts.tls_handshakes);
         let help = "Connections to a port with TLS turned away for too many handshakes.";
         list.counter("tls_handshake_exceeded", help, counts.tls_exceeded);
+        let help = "Connections that gave way to others before their handshake was done.";
+        list.counter("zoolet_handshakes_gave_way", help, counts.gave_way);
         let help = "Handshakes of clients.";
         list.counter("connection_request_count", help, figures.connect_requests);
         let help = "Connections that have ended behind their handshake.";
@@ -316,6 +331,9 @@ impl Sources<'_> {
         list.gauge("zoolet_history_failing", help, u64::from(history.is_failing()));
         let help = "Bytes of the history's files, when they were looked at last.";
         list.gauge("zoolet_history_bytes", help, history.bytes());
+        for (port, certificates) in self.reports.meters.certificates() {
+            list.0.extend(certificate_metrics(port, &certificates.borrow()));
+        }
         list.add(Metric {
             name: "zoolet_build_info",
             kind: MetricKind::Gauge,
@@ -342,6 +360,18 @@ impl Sources<'_> {
             list.limit("zoolet_limit_refused_total", MetricKind::Counter, help, (limit, refused));
         }
     }
+}
+
+/// Returns how long the certificates of a port are valid.
+pub fn certificate_metrics(port: &'static str, certificates: &CertificatesInForce) -> Vec<Metric> {
+    let metric = |(kind, left_s): (StoredKind, i64)| Metric {
+        name: "zoolet_tls_certificate_expires_seconds",
+        kind: MetricKind::Gauge,
+        help: "Seconds until the first certificate of a kind expires, below zero if it has.",
+        labels: vec![("port", port.to_owned()), ("kind", kind.name().to_owned())],
+        value: MetricValue::Integer(left_s),
+    };
+    certificates.seconds_left().into_iter().map(metric).collect()
 }
 
 fn add_process(list: &mut MetricList) {
@@ -385,7 +415,7 @@ impl MetricList {
         help: &'static str,
         value: MetricValue,
     ) {
-        self.add(Metric { name, kind, help, labels: Vec::new(), value });
+        self.add(Metric::new(name, kind, help, value));
     }
 
     fn limit(

@@ -20,7 +20,7 @@ use zoolet_tls::VerifiedCertificate;
 
 pub use self::backup::Backup;
 pub use self::ensemble::{Leader, Member, Membership};
-pub use self::metrics::{Metric, MetricKind, MetricValue};
+pub use self::metrics::{Metric, MetricKind, MetricValue, certificate_metrics};
 use super::meters::Meters;
 use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};

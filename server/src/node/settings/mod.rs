@@ -15,6 +15,7 @@ use crate::audit::AuditOptions;
 use crate::config::{
     self, AuditConfig, ClientAuth, ConfigError, HistoryConfig, MemberRole, ServerConfig,
 };
+use crate::descriptors;
 use crate::host;
 use crate::net::{
     EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
@@ -311,10 +312,22 @@ pub(super) fn port_options(
         frame_bytes_max: limits.frame_bytes_max,
         handshake_timeout_ms: u64::from(limits.handshake_timeout_ms),
         handshakes_max: limits.handshakes_max,
+        tls_handshakes_max: limits.tls_handshakes_max,
         connections_per_address_max: limits.connections_per_address_max,
         connections_max: limits.connections_max,
+        descriptors_max: descriptors::clients_max(limits.connections_max, descriptor_needs(config)),
         outbox_bytes_max: limits.outbox_bytes_max,
         server_info,
+    }
+}
+
+/// Returns the file descriptors that the other ports of the server need.
+fn descriptor_needs(config: &ServerConfig) -> descriptors::Needs {
+    let http_ports = [&config.http_bind, &config.metrics_bind].into_iter().flatten().count();
+    descriptors::Needs {
+        peers: if config.standalone { 0 } else { config.members.len().saturating_sub(1).max(2) },
+        http_ports,
+        http_max: config.http.connections_max,
     }
 }
 

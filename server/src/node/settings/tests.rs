@@ -102,8 +102,10 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         frame_bytes_max,
         handshake_timeout_ms,
         handshakes_max,
+        tls_handshakes_max,
         connections_per_address_max,
         connections_max,
+        descriptors_max: _,
         outbox_bytes_max,
         server_info: _,
     } = port_options(config, server_info, (None, None));
@@ -112,6 +114,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         frame_bytes_max as u64,
         handshake_timeout_ms,
         handshakes_max as u64,
+        tls_handshakes_max as u64,
         connections_per_address_max as u64,
         connections_max as u64,
         outbox_bytes_max as u64,

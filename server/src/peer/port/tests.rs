@@ -1,8 +1,8 @@
 //! What becomes of the port's tasks.
 
 use super::*;
+use crate::descriptors::peer_handshakes_max;
 use crate::peer::Target;
-use crate::peer::arrivals::HANDSHAKES_MAX;
 use crate::peer::handshake::greet;
 use crate::transport::RealNet;
 
@@ -49,7 +49,7 @@ async fn silent_connections_do_not_keep_others_out() {
     let port = PeerPort::listen(&RealNet, options(), Arc::new(Silent)).await.unwrap();
     let address = port.local_addr().to_string();
     let mut silent = Vec::new();
-    for _ in 0..HANDSHAKES_MAX * 2 {
+    for _ in 0..peer_handshakes_max() * 2 {
         silent.push(RealNet.connect(&address).await.unwrap());
     }
     let mut stream = RealNet.connect(&address).await.unwrap();

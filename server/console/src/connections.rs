@@ -1,7 +1,7 @@
 //! The open connections of a port, of which there is a largest number.
 //!
 //! One more than that takes the place of the one that has done nothing for the longest time, so that
-//! idle connections keep no probe of `/health` out. One whose request is being answered, or that takes
+//! idle connections keep no other client out. One whose request is being answered, or that takes
 //! a snapshot, never gives way.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::idle_stream::Activity;
 
 /// The open connections. They end with it.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub struct Connections {
     max: usize,
     /// Each ends with its number.
     tasks: JoinSet<u64>,
@@ -32,7 +32,8 @@ struct OpenConnection {
 
 /// Whether there is room for one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub enum Room {
+    /// There is.
     Free,
     /// An idle connection has been closed for it.
     Made,
@@ -41,13 +42,14 @@ pub(crate) enum Room {
 }
 
 impl Connections {
-    pub(crate) fn new(max: usize) -> Self {
+    /// Makes room for `max` connections.
+    pub fn new(max: usize) -> Self {
         let (tasks, open, turns) = Default::default();
         Self { max, tasks, open, last: 0, turns }
     }
 
     /// Makes room for one more connection.
-    pub(crate) fn make_room(&mut self) -> Room {
+    pub fn make_room(&mut self) -> Room {
         if self.open.len() < self.max {
             return Room::Free;
         }
@@ -61,7 +63,7 @@ impl Connections {
     }
 
     /// Serves a connection until it ends or gives way.
-    pub(crate) fn add<F>(&mut self, serve: impl FnOnce(Arc<Activity>) -> F)
+    pub fn add<F>(&mut self, serve: impl FnOnce(Arc<Activity>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -76,7 +78,7 @@ impl Connections {
     }
 
     /// Waits for the end of a connection, and frees its place. Without any it never returns.
-    pub(crate) async fn next_ended(&mut self) {
+    pub async fn next_ended(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(number)) => drop(self.open.remove(&number)),
             // It has given way or panicked, and did not say its number.

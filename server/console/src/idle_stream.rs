@@ -24,7 +24,7 @@ const STREAM_BYTES_MIN: u64 = 4 << 20;
 
 /// What a connection has done so far.
 #[derive(Debug, Default)]
-pub(crate) struct Activity {
+pub struct Activity {
     /// Counts what the connections of a port do.
     turns: Arc<AtomicU64>,
     /// The count when this one has done something last.
@@ -60,13 +60,13 @@ impl Activity {
     }
 
     /// Notes that a request is being answered until the guard is dropped.
-    pub(crate) fn answering(self: &Arc<Self>) -> Answering {
+    pub fn answering(self: &Arc<Self>) -> Answering {
         self.busy.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
     }
 
     /// Waits until nothing has happened for `limit`, or up to twice as long.
-    pub(crate) async fn until_idle(&self, limit: Duration) {
+    pub async fn until_idle(&self, limit: Duration) {
         loop {
             let before = self.steps.load(Ordering::Relaxed);
             sleep(limit).await;
@@ -78,14 +78,14 @@ impl Activity {
     }
 
     /// Notes that a snapshot is being sent until the guard is dropped.
-    pub(crate) fn streaming(self: &Arc<Self>) -> Streaming {
+    pub fn streaming(self: &Arc<Self>) -> Streaming {
         self.streams.fetch_add(1, Ordering::Relaxed);
         Streaming(Arc::clone(self))
     }
 
     /// Waits until the connection has lived long enough: ten minutes, or as long as a snapshot is
     /// sent that gets on.
-    pub(crate) async fn until_old(&self) {
+    pub async fn until_old(&self) {
         let begun = Instant::now();
         let look = || {
             let streams = self.streams.load(Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Activity {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Answering(Arc<Activity>);
+pub struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -129,7 +129,7 @@ impl Drop for Answering {
 
 /// A snapshot that is being sent.
 #[derive(Debug)]
-pub(crate) struct Streaming(Arc<Activity>);
+pub struct Streaming(Arc<Activity>);
 
 impl Drop for Streaming {
     fn drop(&mut self) {
@@ -139,9 +139,11 @@ impl Drop for Streaming {
 
 /// A stream that notes its activity.
 #[derive(Debug)]
-pub(crate) struct IdleStream<S> {
-    pub(crate) stream: S,
-    pub(crate) activity: Arc<Activity>,
+pub struct IdleStream<S> {
+    /// The stream itself.
+    pub stream: S,
+    /// What notes it.
+    pub activity: Arc<Activity>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for IdleStream<S> {
