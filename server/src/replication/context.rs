@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use zoolet_replica::Role;
 use zoolet_storage::{LogPosition, Wal};
@@ -27,7 +27,7 @@ use super::options::{ConfiguredMember, ReplicationOptions};
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
-use super::reconfig::{Reconfigurer, Refusals};
+use super::reconfig::{Denials, Reconfigurer, Refusals};
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
 use super::state_age::StateAge;
@@ -65,6 +65,8 @@ pub(super) fn reconfigurer(
         busy: tokio::sync::Mutex::default(),
         joining: Joining::default(),
         refusals: Refusals::default(),
+        denials: Denials::default(),
+        asking: Semaphore::new(reconfig::ASKING_MAX),
     }
 }
 

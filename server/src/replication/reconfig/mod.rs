@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 use zoolet_replica::{Input, Written};
 
 use self::message::{Verdict, decode, encode};
-pub(super) use self::refusals::Refusals;
+pub(super) use self::refusals::{Denials, Refusals};
 use super::bootstrap::ask_standing;
 use super::handle::ConsensusHandle;
 use super::joining::Joining;
@@ -44,6 +44,9 @@ pub(super) use self::message::Asked;
 
 /// How long a change may take, from the client's request on.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
+
+/// How many requests of one server's clients are with the leader at a time; the others wait.
+pub(super) const ASKING_MAX: usize = 16;
 
 /// How long joining servers may take to get all the data.
 const CATCH_UP_MAX: Duration = Duration::from_secs(10);
@@ -77,6 +80,9 @@ pub(super) struct Reconfigurer {
     /// The directories that are brought up to date beside other changes.
     pub joining: Joining,
     pub refusals: Refusals,
+    pub denials: Denials,
+    /// Permits for requests of this server's clients that are with the leader.
+    pub asking: Semaphore,
 }
 
 /// Serves this server's clients.
@@ -101,8 +107,11 @@ pub(super) async fn serve_reconfigs(proposer: Arc<Proposer>, changes: Arc<Reconf
 impl Reconfigurer {
     async fn serve(&self, asked: Asked) {
         let number = asked.number;
-        let body = encode(&asked);
         let give_up_at = Instant::now() + CHANGE_MAX;
+        let Ok(_asking) = timeout_at(give_up_at, self.asking.acquire()).await else {
+            return self.machine.input(Input::ReconfigLost { number });
+        };
+        let body = encode(&asked);
         loop {
             match self.ask_leader(&asked, &body).await {
                 Verdict::Refused(code) => return self.report(number, Err(code)),
@@ -162,19 +171,28 @@ impl Reconfigurer {
         Some(self.lead(&asked.request, &asked.identities).await.encode())
     }
 
-    /// The leader's part. The order of the checks is Apache's.
+    /// The leader's part. Nothing that another client or server can notice happens before the
+    /// permission is checked: no connection to a server of the request, and no hold of `busy`. The
+    /// order of the other checks is Apache's.
     async fn lead(&self, request: &ReconfigRequest, identities: &[Id]) -> Verdict {
+        if !self.handle.is_leader() {
+            return Verdict::Again;
+        }
+        if !self.machine.config_view(&[]).enabled {
+            return Verdict::Refused(ErrorCode::ReconfigDisabled);
+        }
+        if self.options.standalone {
+            return Verdict::Refused(ErrorCode::Unimplemented);
+        }
         let mut read_index = self.read_index.clone();
         let is_current = timeout(self.options.timing.proposal_timeout, read_index.catch_up()).await;
         if !self.handle.is_leader() || is_current != Ok(true) {
             return Verdict::Again;
         }
         let view = self.machine.config_view(identities);
-        if !view.enabled {
-            return Verdict::Refused(ErrorCode::ReconfigDisabled);
-        }
-        if self.options.standalone {
-            return Verdict::Refused(ErrorCode::Unimplemented);
+        if !view.permitted {
+            self.denials.note();
+            return Verdict::Refused(ErrorCode::NoAuth);
         }
         if version_of(&view.text).is_none() {
             // A new leader writes it in a moment.
@@ -196,9 +214,6 @@ impl Reconfigurer {
             let is_leader = self.handle.is_leader();
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if is_leader { refused } else { Verdict::Again };
-        }
-        if !view.permitted {
-            return Verdict::Refused(ErrorCode::NoAuth);
         }
         if wanted.keys().any(|server| *server > SERVER_MAX) {
             return Verdict::Refused(ErrorCode::BadArguments);

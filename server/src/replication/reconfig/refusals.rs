@@ -1,6 +1,12 @@
 //! What changes of the membership are refused for.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The shortest time between two log lines about denied requests.
+const DENIAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The last refusal, so that the log has a row of equal ones once: what is not done is tried again ten
 /// times a second.
@@ -21,6 +27,31 @@ impl Refusals {
     /// A change was carried out: the next refusal is another one.
     pub(super) fn end(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Logs requests of clients without permission, at a bounded rate.
+#[derive(Debug, Default)]
+pub(in crate::replication) struct Denials(Mutex<Denied>);
+
+#[derive(Debug, Default)]
+struct Denied {
+    count: u64,
+    logged_at: Option<Instant>,
+}
+
+impl Denials {
+    /// Counts a denied request, and logs it unless another one was logged a moment ago.
+    pub(super) fn note(&self) {
+        let mut denied = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        denied.count += 1;
+        if denied.logged_at.is_none_or(|at| at.elapsed() >= DENIAL_LOG_INTERVAL) {
+            denied.logged_at = Some(Instant::now());
+            tracing::warn!(
+                denied = denied.count,
+                "reconfig denied: the client has no WRITE permission on /zookeeper/config"
+            );
+        }
     }
 }
 
