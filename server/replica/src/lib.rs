@@ -7,6 +7,8 @@
 mod planted;
 #[macro_use]
 mod invariant;
+#[macro_use]
+mod probe;
 
 mod administer;
 mod audit;
@@ -14,6 +16,7 @@ mod audit_event;
 mod byte_map;
 mod check;
 mod command;
+mod cost;
 mod entry;
 mod history;
 mod input;
@@ -32,6 +35,8 @@ mod session;
 mod size;
 mod sorted_map;
 pub mod state;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod written;
 

@@ -70,4 +70,8 @@ limits! {
     WatchBytes = ("watch_bytes", "limits.watch_bytes_max");
     /// Identities of one session.
     SessionIdentities = ("session_identities", "limits.session_identities_max");
+    /// Bytes of the identities of one session.
+    SessionIdentityBytes = ("session_identity_bytes", "limits.session_identity_bytes_max");
+    /// Entries of an ACL that a client stores.
+    AclEntries = ("acl_entries", "limits.acl_entries_max");
 }

@@ -110,8 +110,12 @@ pub struct Options {
     /// The schemes of which a connection must have an identity of one before it asks for anything
     /// else; none for no such demand (`enforce.auth.schemes`).
     pub required_schemes: Vec<String>,
-    /// The most identities that a connection may prove; together they have 64 KiB.
+    /// The most identities of a connection: they travel with each of its writes.
     pub identities_per_connection_max: usize,
+    /// The most bytes of all identities of a connection.
+    pub identity_bytes_per_connection_max: usize,
+    /// The most entries of an ACL that a client may store. Stored ones may have more.
+    pub acl_entries_max: usize,
     /// The most paths that a connection may watch.
     pub watches_per_connection_max: usize,
     /// The memory of a connection's watches in bytes: the paths and the entries in the tables.
@@ -184,7 +188,9 @@ impl Options {
             digest_auth: true,
             digest_algorithm: DigestAlgorithm::Sha1,
             required_schemes: Vec::new(),
-            identities_per_connection_max: 32,
+            identities_per_connection_max: 16,
+            identity_bytes_per_connection_max: 2 << 10,
+            acl_entries_max: 256,
             watches_per_connection_max: 100_000,
             watch_bytes_per_connection_max: 128 << 20,
             watches_max: 5_000_000,

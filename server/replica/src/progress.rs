@@ -8,10 +8,12 @@
 //! too old to be served.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use zoolet_jute::{ErrorCode, Reply, Zxid};
 
 use super::audit::AuditDraft;
+use super::cost;
 use super::history::HistoryHead;
 use super::session::Expiry;
 use super::state::{Change, State, Step};
@@ -67,10 +69,24 @@ pub struct Garbage {
 pub(super) struct Rest {
     /// Those with an answer that is due.
     pub(super) due: BTreeSet<ConnectionId>,
+    /// The one of them whose turn it was last: they take turns.
+    last: Option<ConnectionId>,
     /// Those that are gone and whose watches are not.
     pub(super) gone: VecDeque<ConnectionId>,
     /// The first part of the sessions that a new leader has not given their timeouts yet.
     pub(super) ungranted: Option<usize>,
+}
+
+impl Rest {
+    /// Takes the connection whose turn it is.
+    fn next_due(&mut self) -> Option<ConnectionId> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next =
+            self.due.range((after, Bound::Unbounded)).next().or(self.due.first()).copied()?;
+        self.due.remove(&next);
+        self.last = Some(next);
+        Some(next)
+    }
 }
 
 impl Replica {
@@ -145,10 +161,13 @@ impl Replica {
 
     /// Takes the next bit of the batch that is being applied; false if there is none.
     fn apply_some(&mut self, out: &mut Vec<Output>) -> bool {
+        if self.answer_before(out) {
+            return true;
+        }
         let Some(applying) = &mut self.applying else { return false };
         let Some(current) = &mut applying.current else {
             if let Some(command) = applying.commands.next() {
-                self.begin_command(command, out);
+                self.begin_command(command);
             } else {
                 self.applying = None;
                 self.begin_serving();
@@ -169,14 +188,11 @@ impl Replica {
         true
     }
 
-    fn begin_command(&mut self, command: Command, out: &mut Vec<Output>) {
+    fn begin_command(&mut self, command: Command) {
         let Some(Applying { stamp, origin, ours, .. }) = &self.applying else { return };
         let (stamp, origin, ours, number) = (*stamp, *origin, *ours, command.number);
         let left = self.storm.len();
         invariant!(left == 0, "command {number} begins with {left} changes not notified");
-        if ours {
-            self.answer_before(number, out);
-        }
         let before = self.state.last_zxid();
         let audit = if ours { self.audit(&command) } else { None };
         let history = self.options.history;
@@ -192,7 +208,7 @@ impl Replica {
 
     /// Notes what a step of the command has done.
     fn took(&mut self, step: Step) {
-        self.spend(3 + 3 * step.work.max(step.changes.len()));
+        self.spend(3 + 3 * step.work.max(step.changes.len()) + cost::units(step.cost_ns));
         let Some(applying) = &mut self.applying else { return };
         let Some(current) = &mut applying.current else { return };
         current.result = step.done;
@@ -224,7 +240,7 @@ impl Replica {
         if self.reads_wait() {
             return false;
         }
-        let Some(connection) = self.rest.due.pop_first() else { return false };
+        let Some(connection) = self.rest.next_due() else { return false };
         self.spend(1);
         self.drain(connection, out);
         true

@@ -283,8 +283,12 @@ pub struct Limits {
     pub throttled_op_wait_time_ms: u32,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,
-    /// Identities one session can add with auth requests.
+    /// The identities of one session.
     pub session_identities_max: usize,
+    /// The bytes of the identities of one session.
+    pub session_identity_bytes_max: usize,
+    /// The entries of an ACL that a client of this server can store.
+    pub acl_entries_max: usize,
     /// Watches of one session.
     pub session_watches_max: usize,
     /// The memory of one session's watches, in bytes.
@@ -314,7 +318,9 @@ impl Default for Limits {
             request_bytes_max: 256 << 20,
             throttled_op_wait_time_ms: 0,
             sessions_max: 1_000_000,
-            session_identities_max: 64,
+            session_identities_max: 16,
+            session_identity_bytes_max: 2 << 10,
+            acl_entries_max: 256,
             session_watches_max: 1_000_000,
             session_watch_bytes_max: 128 << 20,
             watches_max: 10_000_000,

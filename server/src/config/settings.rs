@@ -71,7 +71,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 67] = [
+pub(super) static SETTINGS: [Setting; 69] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -224,8 +224,20 @@ pub(super) static SETTINGS: [Setting; 67] = [
     },
     Setting {
         section: "limits", key: "session_identities_max", unit: "identities", range: (1, 10_000),
-        about: "Identities that one session can add with auth requests; together they have 64 KiB.",
+        about: "Identities of one session, its address included. They are logged with each of its\n\
+                writes. Another auth request gets AuthFailed (-115), and its connection is closed.",
         derived: false, field: |c| Field::Usize(&mut c.limits.session_identities_max),
+    },
+    Setting {
+        section: "limits", key: "session_identity_bytes_max", unit: "bytes", range: (256, 64 * KIB),
+        about: "Bytes of the identities of one session, with the same consequence.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.session_identity_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "acl_entries_max", unit: "entries", range: (1, 100_000),
+        about: "Entries of an access list that a client of this server stores; a longer one gets\n\
+                InvalidACL (-114). Longer lists that are stored already stay in force.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.acl_entries_max),
     },
     Setting {
         section: "limits", key: "session_watches_max", unit: "watches", range: (1, COUNT_MAX),

@@ -54,6 +54,8 @@ impl FlowLimits {
             (Limit::RequestBytes, self.bytes_max),
             (Limit::Sessions, options.sessions_max),
             (Limit::SessionIdentities, options.identities_per_connection_max),
+            (Limit::SessionIdentityBytes, options.identity_bytes_per_connection_max),
+            (Limit::AclEntries, options.acl_entries_max),
             (Limit::SessionWatches, options.watches_per_connection_max),
             (Limit::SessionWatchBytes, options.watch_bytes_per_connection_max),
             (Limit::Watches, options.watches_max),

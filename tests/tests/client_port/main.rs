@@ -11,6 +11,7 @@
 )]
 
 mod bad_input;
+mod expensive_requests;
 mod four_letter_words;
 mod resource_limits;
 mod support;

@@ -37,7 +37,7 @@ impl<V> Leaf<V> {
         self.entries.len()
     }
 
-    pub(super) fn key_bytes(&self) -> usize {
+    pub(crate) fn key_bytes(&self) -> usize {
         self.keys.len()
     }
 

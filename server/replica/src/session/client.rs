@@ -4,8 +4,9 @@
 //!
 //! ```text
 //!   request ──▶ write ─────────▶ Proposed ── commit ──▶ reply
-//!               write behind a
-//!               sync  ──▶ Held ──▶ Proposed
+//!               write after a
+//!               sync or a long
+//!               read  ──▶ Held ──▶ Proposed
 //!               sync ──────────▶ Sync ────── synced ──▶ reply
 //!               reconfig ──────▶ Reconfig ─── done ────▶ reply
 //!               read ──────────▶ Read ─ at the front ─▶ reply
@@ -27,6 +28,7 @@ use zoolet_jute::{
 
 use super::reply_to::ReplyTo;
 use crate::proposals::CommandDraft;
+use crate::state::PartsLeft;
 use crate::watch::WatchesLeft;
 use crate::{Op, ProposalNumber};
 
@@ -58,7 +60,7 @@ pub(crate) struct Client {
     pub(crate) awaits_room: bool,
     /// What it has asked for and not got yet.
     pending_requests: VecDeque<PendingRequest>,
-    // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
+    // Invariant: the number of barriers in `pending_requests`.
     barriers: usize,
 }
 
@@ -90,7 +92,7 @@ pub(crate) enum RequestState {
         /// What the client gets when it is applied.
         answer: CommandReply,
     },
-    /// The sync in front of it, before it is proposed.
+    /// An earlier sync, reconfiguration or long read, before it is proposed.
     Held {
         /// What to propose.
         op: Op,
@@ -120,9 +122,14 @@ pub(crate) enum RequestState {
         request: Request,
         /// Whom the connection had proved to be.
         identities: Arc<[Id]>,
+        /// Whether it may take several steps. Then later writes are held until it is answered:
+        /// the log does not wait for it.
+        is_long: bool,
     },
     /// The rest of a setWatches, which is under way.
     Watches(WatchesLeft),
+    /// The rest of a multiRead, which is under way.
+    Parts(Box<PartsLeft>),
     /// Its place in the queue, to be answered.
     Ready(Ready),
 }
@@ -195,7 +202,7 @@ impl Client {
         self.pending_requests.len()
     }
 
-    /// Whether a write must wait for a sync before it is proposed.
+    /// Whether a write must wait for an earlier request before it is proposed.
     pub(crate) fn holds_writes(&self) -> bool {
         self.barriers > 0
     }
@@ -257,7 +264,10 @@ impl Client {
             | RequestState::Held { .. }
             | RequestState::Reconfig { .. } => false,
             RequestState::Sync { number, .. } => *number <= synced,
-            RequestState::Read { .. } | RequestState::Watches(_) | RequestState::Ready(_) => true,
+            RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Parts(_)
+            | RequestState::Ready(_) => true,
         })
     }
 
@@ -279,6 +289,7 @@ impl Client {
             | RequestState::Reconfig { .. }
             | RequestState::Read { .. }
             | RequestState::Watches(_)
+            | RequestState::Parts(_)
             | RequestState::Ready(_) => None,
         }
     }
@@ -296,6 +307,7 @@ impl Client {
             | RequestState::Sync { .. }
             | RequestState::Read { .. }
             | RequestState::Watches(_)
+            | RequestState::Parts(_)
             | RequestState::Ready(_) => None,
         }
     }
@@ -306,8 +318,8 @@ impl Client {
         if is_wanted { self.pop() } else { None }
     }
 
-    /// Proposes held writes, up to the next sync, if one is at the front. `propose` returns the
-    /// number under which it has proposed, or why it has not.
+    /// Proposes held writes, up to the next other barrier, if one is at the front. `propose` returns
+    /// the number under which it has proposed, or why it has not.
     pub(crate) fn release(
         &mut self,
         mut propose: impl FnMut(CommandDraft) -> Result<ProposalNumber, ErrorCode>,
@@ -321,7 +333,8 @@ impl Client {
         }
         let (session, attachment) = (self.session, self.attachment);
         for pending in &mut self.pending_requests {
-            if matches!(pending.wait, RequestState::Sync { .. } | RequestState::Reconfig { .. }) {
+            let is_held = matches!(pending.wait, RequestState::Held { .. });
+            if pending.wait.is_barrier() && !is_held {
                 return;
             }
             if let RequestState::Held { op, identities } = &mut pending.wait {
@@ -355,6 +368,7 @@ impl Client {
             | RequestState::Reconfig { .. }
             | RequestState::Read { .. }
             | RequestState::Watches(_)
+            | RequestState::Parts(_)
             | RequestState::Ready(_) => None,
         })
     }
@@ -401,7 +415,12 @@ impl Client {
 
 impl RequestState {
     fn is_barrier(&self) -> bool {
-        matches!(self, Self::Held { .. } | Self::Sync { .. } | Self::Reconfig { .. })
+        match self {
+            Self::Held { .. } | Self::Sync { .. } | Self::Reconfig { .. } | Self::Parts(_) => true,
+            Self::Read { is_long, .. } => *is_long,
+            Self::Watches(left) => left.is_long(),
+            Self::Proposed { .. } | Self::Ready(_) => false,
+        }
     }
 }
 

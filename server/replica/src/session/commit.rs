@@ -87,17 +87,27 @@ impl Replica {
         }
     }
 
-    /// Before a command of this server is applied: whatever stands before it in the queue of its
-    /// connection must not see it, and is answered now, though the client may not have read what
-    /// it got before.
-    pub(crate) fn answer_before(&mut self, number: ProposalNumber, out: &mut Vec<Output>) {
-        let Some(connection) = self.proposals.connection_of(number) else { return };
-        let synced = self.synced;
-        while let Some(pending) =
-            self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+    /// Answers some of the requests that precede the next command in the queue of its connection, if
+    /// this server proposed it: they must not see it. They are answered even if the client has not
+    /// read earlier replies. Returns whether there was anything to answer.
+    pub(crate) fn answer_before(&mut self, out: &mut Vec<Output>) -> bool {
+        let next =
+            self.applying.as_ref().filter(|applying| applying.ours && applying.current.is_none());
+        let next = next.and_then(|applying| applying.commands.as_slice().first());
+        let Some(connection) = next.and_then(|next| self.proposals.connection_of(next.number))
+        else {
+            return false;
+        };
+        let (synced, mut answered) = (self.synced, false);
+        while self.budget > 0
+            && let Some(pending) =
+                self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
+            self.spend(2);
             self.answer(pending, out);
+            answered = true;
         }
+        answered
     }
 
     /// Keeps connections and deadlines in step with the sessions that began or moved.

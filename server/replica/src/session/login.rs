@@ -1,5 +1,6 @@
 //! What a connection proves to be, and what it must have proved before it is served (protocol §9.8).
 
+use bytes::Bytes;
 use zoolet_jute::{AuthPacket, ErrorCode, Id, OpCode, Reply, Request, Zxid};
 
 use super::client::{Ready, RequestState};
@@ -7,9 +8,8 @@ use super::identity::Schemes;
 use super::reply_to::ReplyTo;
 use crate::{BadRequest, ConnectionId, Limit, Replica, SaslStep};
 
-/// The most bytes of all identities that a connection may prove: they travel with each of its
-/// writes.
-const IDENTITY_BYTES_MAX: usize = 64 << 10;
+/// How many bytes of credentials are hashed in a unit of a step's budget.
+const HASHED_BYTES: usize = 256;
 
 impl Replica {
     /// Takes the credentials now: whatever comes behind them is judged with them.
@@ -18,6 +18,7 @@ impl Replica {
         connection: ConnectionId,
         packet: &AuthPacket,
     ) -> RequestState {
+        self.spend(packet.auth.as_ref().map_or(0, Bytes::len) / HASHED_BYTES);
         let schemes = Schemes::of(&self.options);
         let proved = self
             .connections
@@ -64,20 +65,23 @@ impl Replica {
         !self.identities(reply_to.connection).iter().any(is_required)
     }
 
-    /// Adds what a connection has proved; false if that is too much.
+    /// Adds what a connection has proved; false if that is too much. A connection that was refused
+    /// has the identities of before until it is closed.
     fn add_identities(&mut self, connection: ConnectionId, proved: Vec<Id>) -> bool {
-        let max = self.options.identities_per_connection_max;
         let Some(asking) = self.connections.get_mut(&connection) else { return false };
         let mut identities = asking.identities.to_vec();
         let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));
         identities.extend(new);
         let bytes: usize = identities.iter().map(Id::encoded_bytes).sum();
-        let fits = identities.len() <= max && bytes <= IDENTITY_BYTES_MAX;
-        if fits {
-            asking.identities = identities.into();
+        let exceeded = if identities.len() > self.options.identities_per_connection_max {
+            Limit::SessionIdentities
+        } else if bytes > self.options.identity_bytes_per_connection_max {
+            Limit::SessionIdentityBytes
         } else {
-            self.refuse(Limit::SessionIdentities, connection);
-        }
-        fits
+            asking.identities = identities.into();
+            return true;
+        };
+        self.refuse(exceeded, connection);
+        false
     }
 }

@@ -1,6 +1,7 @@
 //! Sessions as this server's clients live them: handshakes, the order of requests, identities, and
 //! the end for want of a sign of life.
 
+mod acls;
 mod client;
 mod commit;
 mod expiry;

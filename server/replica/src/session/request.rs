@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 
-use zoolet_jute::{ErrorCode, Id, Reply, Request, Xid, Zxid};
+use zoolet_jute::{ErrorCode, Id, MultiReadOp, Reply, Request, Xid, Zxid};
 
 use super::client::{CommandReply, PendingRequest, Ready, RequestState};
 use super::reply_to::ReplyTo;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
-use crate::state::LongReply;
-use crate::watch::{ReadReply, WatchesLeft};
+use crate::state::{LongReply, PartsLeft, ReadReply};
+use crate::watch::WatchesLeft;
 use crate::{BadRequest, ConnectionId, Op, Output, Replica, SaslStep};
 
 /// What a short reply has in bytes, about.
 const REPLY_BYTES: usize = 100;
+
+/// A read with more paths, or with more bytes of paths, may take several steps.
+const SHORT_PATHS_MAX: usize = 64;
+const SHORT_BYTES_MAX: usize = 16 << 10;
+
+/// How many bytes of a write are looked through in a unit of a step's budget.
+const PROPOSED_BYTES: usize = 1 << 10;
 
 /// Longer replies are not copied.
 const SHARED_BYTES: usize = 16 << 10;
@@ -189,19 +196,23 @@ impl Replica {
             | Request::GetAllChildrenNumber(_)
             | Request::AddWatch(_)
             | Request::Ping
-            | Request::WhoAmI => {
-                RequestState::Read { request, identities: self.identities(connection) }
-            }
+            | Request::WhoAmI => self.read_request(connection, request),
         }
+    }
+
+    fn read_request(&self, connection: ConnectionId, request: Request) -> RequestState {
+        let (identities, is_long) = (self.identities(connection), is_long(&request));
+        RequestState::Read { request, identities, is_long }
     }
 
     fn write_request(
         &mut self,
         connection: ConnectionId,
         xid: Xid,
-        request: Request,
+        mut request: Request,
         out: &mut Vec<Output>,
     ) -> RequestState {
+        self.check_acls(connection, &mut request);
         let op = Op::of_write(request, &self.identities(connection));
         self.write(connection, xid, op, out)
     }
@@ -233,7 +244,9 @@ impl Replica {
             self.audit_refused_draft(&draft, code, out);
             return RequestState::error(code);
         }
-        if asking.holds_writes() {
+        let is_held = asking.holds_writes();
+        self.spend(bytes / PROPOSED_BYTES);
+        if is_held {
             return RequestState::Held { op: draft.op, identities: draft.identities };
         }
         let answer = CommandReply::of(&draft.op);
@@ -310,11 +323,12 @@ impl Replica {
     pub(super) fn answer(&mut self, pending: PendingRequest, out: &mut Vec<Output>) {
         let PendingRequest { reply_to, wait } = pending;
         match wait {
-            RequestState::Read { request, identities } => {
-                self.serve(reply_to, request, &identities, out);
+            RequestState::Read { request, identities, is_long } => {
+                self.serve(reply_to, request, (&identities, is_long), out);
             }
             RequestState::Sync { path, .. } => self.reply(reply_to, Ok(Reply::Sync(path)), out),
             RequestState::Watches(left) => self.set_watches(reply_to, left, out),
+            RequestState::Parts(left) => self.read_parts(reply_to, left, out),
             RequestState::Ready(Ready { result, zxid, close }) => {
                 let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
                 out.push(Output::Reply { to: reply_to, zxid, result });
@@ -338,18 +352,23 @@ impl Replica {
         &mut self,
         reply_to: ReplyTo,
         request: Request,
-        identities: &Arc<[Id]>,
+        (identities, is_long): (&Arc<[Id]>, bool),
         out: &mut Vec<Output>,
     ) {
         let connection = reply_to.connection;
         let result = match request {
             Request::Ping => return self.ping(reply_to, out),
             Request::SetWatches(body) => {
-                let left = WatchesLeft::new(body.into(), identities);
+                let left = WatchesLeft::new(body.into(), identities, is_long);
                 return self.set_watches(reply_to, left, out);
             }
             Request::SetWatches2(body) => {
-                return self.set_watches(reply_to, WatchesLeft::new(body, identities), out);
+                let left = WatchesLeft::new(body, identities, is_long);
+                return self.set_watches(reply_to, left, out);
+            }
+            Request::MultiRead(parts) if is_long => {
+                let left = Box::new(PartsLeft::new(parts.0, identities));
+                return self.read_parts(reply_to, left, out);
             }
             Request::AddWatch(body) => self.add_watch(connection, &body),
             Request::CheckWatches(body) => self.check_watches(connection, &body),
@@ -375,7 +394,7 @@ impl Replica {
         out.push(Output::Reply { to: reply_to, zxid, result });
     }
 
-    fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
+    pub(crate) fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
         self.charge(reply_to.connection, body.bytes());
         let zxid = self.visible_zxid();
         out.push(Output::ReplyLong { to: reply_to, zxid, body });
@@ -389,6 +408,36 @@ impl Replica {
             asking.unread_bytes += bytes + REPLY_BYTES;
         }
     }
+}
+
+/// Returns whether a read may take several steps.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others look at one path")]
+fn is_long(request: &Request) -> bool {
+    let (count, bytes) = match request {
+        Request::MultiRead(parts) => {
+            let path = |op: &MultiReadOp| match op {
+                MultiReadOp::GetChildren(body) | MultiReadOp::GetData(body) => body.path.len(),
+            };
+            (parts.0.len(), parts.0.iter().map(path).sum())
+        }
+        Request::SetWatches(body) => {
+            counted([&body.data_watches, &body.exist_watches, &body.child_watches])
+        }
+        Request::SetWatches2(body) => {
+            let lists = [&body.data_watches, &body.exist_watches, &body.child_watches];
+            let lasting = [&body.persistent_watches, &body.persistent_recursive_watches];
+            let (lists, lasting) = (counted(lists), counted(lasting));
+            (lists.0 + lasting.0, lists.1 + lasting.1)
+        }
+        _ => return false,
+    };
+    count > SHORT_PATHS_MAX || bytes > SHORT_BYTES_MAX
+}
+
+/// Returns how many paths there are, and their bytes.
+fn counted<const N: usize>(lists: [&Vec<String>; N]) -> (usize, usize) {
+    let paths = lists.iter().flat_map(|list| list.iter());
+    paths.fold((0, 0), |(count, bytes), path| (count + 1, bytes + path.len()))
 }
 
 /// A new way to do what an old command does, as a later release could have one: creates below

@@ -27,6 +27,8 @@ pub(crate) struct Step {
     pub done: Option<Result<Reply, ErrorCode>>,
     /// How many parts of a long command were done.
     pub work: usize,
+    /// The cost of its paths and ACLs, in nanoseconds.
+    pub cost_ns: usize,
 }
 
 /// One thing that a command changed. It carries what a watch needs to fire and what decides who

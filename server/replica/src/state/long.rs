@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zoolet_jute::{Encode, MultiReadOp, MultiResult, Request, Stat, perms};
+use zoolet_jute::{Encode, ErrorCode, Id, MultiReadOp, MultiResult, Request, Stat, perms};
 
 use super::names::{Leaf, Names};
 use super::read::{MULTI_READ_BYTES_MAX, StateReader};
+use crate::cost::Meter;
 
 /// A reply with fewer bytes is written at once.
 const LONG_BYTES_MIN: usize = 4 << 10;
@@ -17,6 +18,14 @@ const SHARED_BYTES_MIN: usize = 4 << 10;
 
 /// Pieces of a list are about this long.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The cost of a part of a multiRead without its path and its ACL, and of a leaf of names that is
+/// measured, in nanoseconds.
+const PART_NS: usize = 300;
+const LEAF_NS: usize = 100;
+
+/// How many bytes are copied in a nanosecond.
+const BYTES_PER_NS: usize = 4;
 
 /// The body of a reply that is not written yet: an iterator over the pieces of its bytes. It shows
 /// the state at the moment at which it was made.
@@ -99,7 +108,18 @@ impl NameList {
 
     fn matching<'a>(&self, leaf: &'a Leaf) -> impl Iterator<Item = &'a [u8]> {
         let names = leaf.iter().map(|(name, _)| name);
-        names.filter(|name| name.starts_with(self.prefix.as_bytes()))
+        names.filter(|name| {
+            probe!();
+            name.starts_with(self.prefix.as_bytes())
+        })
+    }
+
+    /// Returns whether all names of this leaf begin with the prefix: they do if the first and the
+    /// last do.
+    fn is_all_of(&self, leaf: &Leaf) -> bool {
+        let begins =
+            |name: Option<&[u8]>| name.is_some_and(|name| name.starts_with(self.prefix.as_bytes()));
+        begins(leaf.get(0).map(|(name, _)| name)) && begins(leaf.last_key())
     }
 
     /// Whether no name behind this leaf can begin with the prefix.
@@ -108,17 +128,24 @@ impl NameList {
         leaf.last_key().is_some_and(|name| name > prefix && !name.starts_with(prefix))
     }
 
-    /// How many names there are, and their bytes.
-    fn measure(&self) -> (usize, usize) {
+    /// How many names there are, and their bytes. Only the first and the last leaf can have names
+    /// that do not match, so the others are not looked into.
+    fn measure(&self, meter: &Meter) -> (usize, usize) {
         if self.prefix.is_empty() {
             return (self.names.len(), self.names.wire_bytes());
         }
         let (mut count, mut bytes) = (0, 0);
         let mut number = self.next_leaf;
         while let Some(leaf) = self.names.leaf(number) {
-            for name in self.matching(leaf) {
-                count += 1;
-                bytes += LENGTH_BYTES + name.len();
+            meter.add(LEAF_NS);
+            if self.is_all_of(leaf) {
+                count += leaf.len();
+                bytes += LENGTH_BYTES * leaf.len() + leaf.key_bytes();
+            } else {
+                for name in self.matching(leaf) {
+                    count += 1;
+                    bytes += LENGTH_BYTES + name.len();
+                }
             }
             if self.is_behind(leaf) {
                 break;
@@ -157,8 +184,8 @@ impl Builder {
         }
     }
 
-    fn names(&mut self, list: NameList) {
-        let (count, bytes) = list.measure();
+    fn names(&mut self, list: NameList, meter: &Meter) {
+        let (count, bytes) = list.measure(meter);
         put_length(count, &mut self.open);
         self.close();
         self.bytes += bytes;
@@ -177,6 +204,10 @@ impl Builder {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.bytes + self.open.len()
+    }
+
     fn stat(&mut self, stat: &Stat) {
         stat.encode(&mut self.open);
     }
@@ -189,16 +220,17 @@ impl Builder {
 }
 
 impl StateReader<'_> {
-    /// The reply to a read whose reply is long; `None` for all others, and for errors.
+    /// The reply to a read whose reply is long; `None` for all others, and for errors that are
+    /// found at once.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others have short replies")]
-    pub(super) fn read_long(self, request: &Request) -> Option<LongReply> {
-        match request {
+    pub(super) fn read_long(self, request: &Request) -> Result<Option<LongReply>, ErrorCode> {
+        Ok(match request {
             Request::GetChildren(body) => self.long_children(&body.path, false),
             Request::GetChildren2(body) => self.long_children(&body.path, true),
-            Request::MultiRead(body) => self.long_parts(&body.0),
+            Request::MultiRead(body) => return self.long_parts(&body.0),
             Request::GetEphemerals(body) => self.long_ephemerals(body.path.as_deref()),
             _ => None,
-        }
+        })
     }
 
     fn long_children(self, path: &str, with_stat: bool) -> Option<LongReply> {
@@ -208,7 +240,7 @@ impl StateReader<'_> {
             return None;
         }
         let mut reply = Builder::default();
-        reply.names(all(children));
+        reply.names(all(children), self.meter);
         if with_stat {
             reply.stat(&self.tree.stat(id));
         }
@@ -227,25 +259,53 @@ impl StateReader<'_> {
             prefix: Arc::from(prefix),
         };
         let mut reply = Builder::default();
-        reply.names(list);
+        reply.names(list, self.meter);
         Some(reply.finish())
     }
 
-    fn long_parts(self, ops: &[MultiReadOp]) -> Option<LongReply> {
+    fn long_parts(self, ops: &[MultiReadOp]) -> Result<Option<LongReply>, ErrorCode> {
         let mut reply = Builder::default();
         for op in ops {
-            self.long_part(op, &mut reply);
-            // Refused, with the code of a reply that no client could take.
-            if reply.bytes + reply.open.len() > MULTI_READ_BYTES_MAX {
-                return None;
-            }
+            self.long_part(op, &mut reply)?;
         }
         MultiResult::put_end(&mut reply.open);
-        reply.close();
-        (reply.bytes >= LONG_BYTES_MIN).then(|| reply.finish())
+        Ok((reply.bytes() >= LONG_BYTES_MIN).then(|| reply.finish()))
     }
 
-    fn long_part(self, op: &MultiReadOp, reply: &mut Builder) {
+    /// Goes on with a multiRead for about `units` of work; `None` if parts are left then.
+    pub(super) fn some_parts(
+        self,
+        left: &mut PartsLeft,
+        units: usize,
+    ) -> Option<Result<LongReply, ErrorCode>> {
+        while self.meter.units() < units || planted!("parts-are-not-charged") {
+            let Some(op) = left.ops.next() else {
+                let mut reply = std::mem::take(&mut left.reply);
+                MultiResult::put_end(&mut reply.open);
+                return Some(Ok(reply.finish()));
+            };
+            if let Err(code) = self.long_part(&op, &mut left.reply) {
+                return Some(Err(code));
+            }
+        }
+        None
+    }
+
+    /// Adds the result of a part. A reply that no client could take is an error.
+    fn long_part(self, op: &MultiReadOp, reply: &mut Builder) -> Result<(), ErrorCode> {
+        let before = reply.bytes();
+        self.put_part(op, reply);
+        let added = reply.bytes() - before;
+        self.meter.add(PART_NS + added.min(SHARED_BYTES_MIN) / BYTES_PER_NS);
+        if reply.open.len() >= PIECE_BYTES {
+            reply.close();
+        }
+        let is_too_long = reply.bytes() > MULTI_READ_BYTES_MAX;
+        if is_too_long { Err(ErrorCode::MarshallingError) } else { Ok(()) }
+    }
+
+    fn put_part(self, op: &MultiReadOp, reply: &mut Builder) {
+        probe!();
         let (MultiReadOp::GetChildren(body) | MultiReadOp::GetData(body)) = op;
         let id = match self.find(&body.path, perms::READ) {
             Ok(id) => id,
@@ -255,7 +315,7 @@ impl StateReader<'_> {
             MultiReadOp::GetChildren(_) => {
                 MultiResult::put_children_head(&mut reply.open);
                 match self.tree.children(id) {
-                    Some(children) => reply.names(all(children)),
+                    Some(children) => reply.names(all(children), self.meter),
                     None => put_length(0, &mut reply.open),
                 }
             }
@@ -265,6 +325,27 @@ impl StateReader<'_> {
                 reply.stat(&self.tree.stat(id));
             }
         }
+    }
+}
+
+/// The rest of a multiRead that takes several steps.
+#[derive(Debug)]
+pub(crate) struct PartsLeft {
+    ops: std::vec::IntoIter<MultiReadOp>,
+    identities: Arc<[Id]>,
+    /// The results so far.
+    reply: Builder,
+}
+
+impl PartsLeft {
+    pub(crate) fn new(ops: Vec<MultiReadOp>, identities: &Arc<[Id]>) -> Self {
+        let identities = Arc::clone(identities);
+        Self { ops: ops.into_iter(), identities, reply: Builder::default() }
+    }
+
+    /// Whom the connection had proved to be.
+    pub(super) fn identities(&self) -> Arc<[Id]> {
+        Arc::clone(&self.identities)
     }
 }
 

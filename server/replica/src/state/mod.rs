@@ -12,6 +12,7 @@ mod check;
 mod chunk;
 mod digest;
 mod exchange;
+mod ip;
 mod lock_name;
 mod lock_place;
 mod locks;
@@ -28,15 +29,18 @@ mod tests;
 mod tree;
 mod znode;
 
+pub(crate) use access::is_authenticated;
 pub use access::is_principal;
 pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
+pub(crate) use ip::normalized as normalized_network;
 pub use lock_name::LockName;
 pub use lock_place::{ChildNames, LockPlace};
 pub use locks::{LockEvent, LockFigures};
 pub use long::LongReply;
+pub(crate) use long::PartsLeft;
 pub use names::PathList;
 pub use quota::QuotaExceeded;
 pub use sequence::Admitted;
@@ -56,6 +60,14 @@ use self::sequence::ReplayFilter;
 use self::session::Sessions;
 use self::tree::Tree;
 use super::{Command, FeatureLevel, Op, Origin, ProposalNumber, ServerId, Stamp};
+use crate::cost::Meter;
+
+/// A read's reply.
+#[derive(Debug)]
+pub(crate) enum ReadReply {
+    Short(Reply),
+    Long(LongReply),
+}
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -184,19 +196,47 @@ impl State {
         identities: &[Id],
         skip_acl: bool,
     ) -> Result<Reply, ErrorCode> {
-        StateReader { tree: &self.tree, session, identities, skip_acl }.read(request)
+        let meter = &Meter::default();
+        StateReader { tree: &self.tree, session, identities, skip_acl, meter }.read(request)
     }
 
-    /// The same for a read whose reply is too long to be written at once; `None` for all others, and
-    /// for errors.
-    pub(crate) fn read_long(
+    /// The same, with a long reply if the reply is too long to be written at once. `meter` gets what
+    /// it costs.
+    pub(crate) fn read_metered(
         &self,
         request: &Request,
         session: SessionId,
+        (identities, skip_acl): (&[Id], bool),
+        meter: &Meter,
+    ) -> Result<ReadReply, ErrorCode> {
+        let reader = StateReader { tree: &self.tree, session, identities, skip_acl, meter };
+        match reader.read_long(request)? {
+            Some(long) => Ok(ReadReply::Long(long)),
+            None => reader.read(request).map(ReadReply::Short),
+        }
+    }
+
+    /// Goes on with a multiRead for about `units` of work; `None` if parts are left then.
+    pub(crate) fn read_parts(
+        &self,
+        left: &mut PartsLeft,
+        skip_acl: bool,
+        (units, meter): (usize, &Meter),
+    ) -> Option<Result<LongReply, ErrorCode>> {
+        let identities = &*left.identities();
+        let session = SessionId::NONE;
+        let reader = StateReader { tree: &self.tree, session, identities, skip_acl, meter };
+        reader.some_parts(left, units)
+    }
+
+    /// Returns the result of [`State::permits`], and the cost of the check in nanoseconds.
+    pub(crate) fn judge(
+        acl: &[Acl],
+        wanted: i32,
         identities: &[Id],
         skip_acl: bool,
-    ) -> Option<LongReply> {
-        StateReader { tree: &self.tree, session, identities, skip_acl }.read_long(request)
+    ) -> (bool, usize) {
+        access::judge(acl, wanted, identities, skip_acl)
     }
 
     /// Whether an ACL gives one of `identities` one of the permissions `wanted` (protocol §9.3).

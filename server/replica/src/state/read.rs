@@ -8,6 +8,10 @@ use super::access;
 use super::names::Names;
 use super::tree::Tree;
 use super::znode::ZnodeId;
+use crate::cost::{self, Meter};
+
+/// The cost of a name in a reply, in nanoseconds.
+const NAME_NS: usize = 50;
 
 /// The longest reply to a multiRead, in bytes. Java clients take a megabyte by default.
 pub(super) const MULTI_READ_BYTES_MAX: usize = 32 << 20;
@@ -19,6 +23,8 @@ pub(super) struct StateReader<'a> {
     pub(super) session: SessionId,
     pub(super) identities: &'a [Id],
     pub(super) skip_acl: bool,
+    /// The cost of the read.
+    pub(super) meter: &'a Meter,
 }
 
 impl StateReader<'_> {
@@ -55,30 +61,44 @@ impl StateReader<'_> {
     }
 
     pub(super) fn find(self, path: &str, wanted: i32) -> Result<ZnodeId, ErrorCode> {
+        self.meter.add(cost::of_path(path));
         let id = self.tree.find(path).ok_or(ErrorCode::NoNode)?;
         if self.permits(id, wanted) { Ok(id) } else { Err(ErrorCode::NoAuth) }
     }
 
     fn permits(self, id: ZnodeId, wanted: i32) -> bool {
-        access::permits(self.tree.acl(id), wanted, self.identities, self.skip_acl)
+        let acl = self.tree.acl(id);
+        let (granted, cost) = access::judge(acl, wanted, self.identities, self.skip_acl);
+        self.meter.add(cost);
+        granted
     }
 
     /// The names come out in order; clients may not rely on it.
     fn children(self, id: ZnodeId) -> Vec<String> {
-        let children = self.tree.children(id).into_iter().flat_map(Names::iter);
-        children.map(|(name, _)| name.to_owned()).collect()
+        let children = self.tree.children(id);
+        self.meter.add(NAME_NS * children.map_or(0, Names::len));
+        let names = children.into_iter().flat_map(Names::iter);
+        names
+            .inspect(|_| {
+                probe!();
+            })
+            .map(|(name, _)| name.to_owned())
+            .collect()
     }
 
     fn acl(self, path: &str) -> Result<Reply, ErrorCode> {
         let id = self.find(path, perms::READ | perms::ADMIN)?;
         let acl = self.tree.acl(id);
+        self.meter.add(access::STORED_ENTRY_NS * acl.len());
         let shown = if self.permits(id, perms::ADMIN) { acl.to_vec() } else { access::masked(acl) };
         Ok(Reply::Acl(shown, self.tree.stat(id)))
     }
 
     fn ephemerals(self, prefix: Option<&str>) -> Vec<String> {
         let prefix = Self::prefix(prefix);
-        let paths = self.tree.ephemerals(self.session).into_iter().flat_map(Names::iter);
+        let paths = self.tree.ephemerals(self.session);
+        self.meter.add(NAME_NS * paths.map_or(0, Names::len));
+        let paths = paths.into_iter().flat_map(Names::iter);
         let matching = paths.filter(|(path, _)| path.starts_with(prefix));
         matching.map(|(path, _)| path.to_owned()).collect()
     }

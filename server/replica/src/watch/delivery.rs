@@ -10,17 +10,15 @@ use zoolet_jute::{
 
 use super::watches_left::{WatchList, WatchesLeft};
 use super::{Modes, WatchTable};
+use crate::cost::{self, Meter};
 use crate::session::{ReplyTo, RequestState};
-use crate::state::{LongReply, State};
+use crate::state::{PartsLeft, ReadReply, State};
 use crate::{ConnectionId, Limit, Output, Replica};
 
 /// How many watches of a connection are looked up in one go behind a snapshot.
 const CATCH_UP_AT_ONCE: usize = 500;
 
-/// How many watches of a setWatches are looked at in one go.
-const SET_WATCHES_AT_ONCE: usize = 250;
-
-/// The work of each of them, in units of about a microsecond.
+/// The work of each watch of a setWatches, in units of about a microsecond.
 const SET_WATCH_WORK: usize = 2;
 
 impl Replica {
@@ -36,16 +34,33 @@ impl Replica {
             return Err(ErrorCode::ThrottledOp);
         }
         let (session, skip_acl) = (self.session_of(connection), self.options.policy.skip_acl);
-        let result = match self.state.read_long(request, session, identities, skip_acl) {
-            Some(long) => Ok(ReadReply::Long(long)),
-            None => self.state.read(request, session, identities, skip_acl).map(ReadReply::Short),
-        };
+        let meter = Meter::default();
+        let result = self.state.read_metered(request, session, (identities, skip_acl), &meter);
+        self.spend(meter.units());
         if let Some((path, modes)) = watch
             && (result.is_ok() || awaits_creation(request, &result))
         {
             self.watches.add(connection, path, modes);
         }
         result
+    }
+
+    /// Goes on with a multiRead within the budget of the step. Its parts are read at one moment
+    /// unless they cost more than a step.
+    pub(crate) fn read_parts(
+        &mut self,
+        reply_to: ReplyTo,
+        mut left: Box<PartsLeft>,
+        out: &mut Vec<Output>,
+    ) {
+        let (meter, skip_acl) = (Meter::default(), self.options.policy.skip_acl);
+        let done = self.state.read_parts(&mut left, skip_acl, (self.budget.max(1), &meter));
+        self.spend(meter.units().max(1));
+        match done {
+            None => self.put_back(reply_to, RequestState::Parts(left)),
+            Some(Ok(body)) => self.reply_long(reply_to, body, out),
+            Some(Err(code)) => self.reply(reply_to, Err(code), out),
+        }
     }
 
     pub(crate) fn add_watch(
@@ -87,7 +102,7 @@ impl Replica {
     /// Registers watches anew after a reconnect, or makes up the events that have been missed
     /// (§8.6). No error says that there is not enough room for watches, so the client is closed.
     ///
-    /// It may take several steps: each path is judged and watched in one moment.
+    /// It may take several steps if it is long: each path is judged and watched in one moment.
     pub(crate) fn set_watches(
         &mut self,
         reply_to: ReplyTo,
@@ -96,10 +111,11 @@ impl Replica {
     ) {
         let connection = reply_to.connection;
         let skip_acl = self.options.policy.skip_acl;
-        for _ in 0..SET_WATCHES_AT_ONCE {
+        while self.budget > 0 || !left.is_long() {
             let Some((path, kind)) = left.next() else {
                 return self.reply(reply_to, Ok(Reply::Empty), out);
             };
+            self.spend(SET_WATCH_WORK + cost::units(2 * cost::of_path(&path)));
             let missed = kind.missed(&self.state, &path, left.since());
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
                 if !self.make_room_for(connection, &path) {
@@ -110,12 +126,14 @@ impl Replica {
                 continue;
             };
             let acl = self.state.acl(&path);
-            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, left.identities(), skip_acl))
-            {
+            let (may_read, cost) = acl.map_or((true, 0), |acl| {
+                State::judge(&acl, perms::READ, left.identities(), skip_acl)
+            });
+            self.spend(cost::units(cost));
+            if may_read {
                 out.push(made_up(connection, event, &path));
             }
         }
-        self.spend(SET_WATCHES_AT_ONCE * SET_WATCH_WORK);
         self.put_back(reply_to, RequestState::Watches(left));
     }
 
@@ -158,6 +176,7 @@ impl Replica {
                 if !self.connections.contains_key(&connection) {
                     continue;
                 }
+                self.spend(cost::units(3 * cost::of_path(&path)));
                 self.catch_up_on(connection, &path, modes, &jump.before, out);
                 continue;
             }
@@ -203,23 +222,17 @@ impl Replica {
         let mut sent = None;
         for (mode, event) in missed.collect::<Vec<_>>() {
             self.watches.remove(connection, path, mode);
-            let may_read = self.state.acl(path).is_none_or(|acl| {
+            let (may_read, cost) = self.state.acl(path).map_or((true, 0), |acl| {
                 let identities = self.identities(connection);
-                State::permits(&acl, perms::READ, &identities, self.options.policy.skip_acl)
+                State::judge(&acl, perms::READ, &identities, self.options.policy.skip_acl)
             });
+            self.spend(cost::units(cost));
             if may_read && sent != Some(event) {
                 out.push(made_up(connection, event, path));
             }
             sent = Some(event);
         }
     }
-}
-
-/// A read's reply.
-#[derive(Debug)]
-pub(crate) enum ReadReply {
-    Short(Reply),
-    Long(LongReply),
 }
 
 /// A newer state has taken the place of this one, and watches are being looked after.

@@ -9,7 +9,7 @@ mod tests;
 mod watched;
 mod watches_left;
 
-pub(crate) use delivery::{Jump, ReadReply};
+pub(crate) use delivery::Jump;
 pub(crate) use mode::Modes;
 pub(crate) use storm::Storm;
 pub use table::WatchPlace;

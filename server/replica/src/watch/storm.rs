@@ -8,12 +8,16 @@ use zoolet_jute::{Acl, EventType, KeeperState, WatcherEvent, Zxid, perms};
 
 use super::mode::Trigger;
 use super::table::parent;
+use crate::cost;
 use crate::state::{Change, State};
 use crate::{ConnectionId, Output, Replica};
 
 /// The work of a notification, in units of about a microsecond: it is put into an outbox that is in
 /// no cache, and wakes a task.
 const NOTIFICATION_WORK: usize = 4;
+
+/// How many bytes are copied in such a unit.
+const COPIED_BYTES: usize = 4 << 10;
 
 /// The changes of a command whose watchers are not notified yet, in order. Watches fire change by
 /// change: the second finds those used up that the first has used up.
@@ -90,7 +94,7 @@ impl Replica {
             let Some(event) = self.storm.next_event() else { return false };
             let targets = self.watches.targets(&event.path, event.trigger);
             // Collecting them is a small part of the work.
-            self.spend(1 + targets.len() / 256);
+            self.spend(1 + targets.len() / 256 + cost::units(cost::of_path(&event.path)));
             (event, targets.into_iter())
         };
         let skip_acl = self.options.policy.skip_acl;
@@ -101,14 +105,16 @@ impl Replica {
             self.watches.consume(connection, &event.path, event.trigger);
             let Some(watching) = self.connections.get(&connection) else { continue };
             // A client that may not read is not notified; a one-shot watch is used up all the same (§8.7).
-            if State::permits(&event.acl, perms::READ, &watching.identities, skip_acl)
-                || planted!("events-for-all-to-read")
-            {
+            let identities = &watching.identities;
+            let (may_read, cost) = State::judge(&event.acl, perms::READ, identities, skip_acl);
+            self.spend(cost::units(cost));
+            if may_read || planted!("events-for-all-to-read") {
                 let state = KeeperState::SyncConnected;
                 let (event_type, path) = (event.kind, event.path.clone());
+                let event_bytes = path.len();
                 let event = WatcherEvent { event_type, state, path };
                 out.push(Output::Notify { connection, zxid, event });
-                self.spend(NOTIFICATION_WORK);
+                self.spend(NOTIFICATION_WORK + event_bytes / COPIED_BYTES);
             }
         }
         if targets.len() > 0 {

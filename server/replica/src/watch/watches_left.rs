@@ -14,10 +14,12 @@ pub(crate) struct WatchesLeft {
     lists: Vec<(std::vec::IntoIter<String>, WatchList)>,
     since: Zxid,
     identities: Arc<[Id]>,
+    is_long: bool,
 }
 
 impl WatchesLeft {
-    pub(crate) fn new(body: SetWatches2Request, identities: &Arc<[Id]>) -> Self {
+    /// One that is not long is done in one step.
+    pub(crate) fn new(body: SetWatches2Request, identities: &Arc<[Id]>, is_long: bool) -> Self {
         let since = body.relative_zxid;
         let are_lost = planted!("children-are-not-watched-again");
         let child_watches = if are_lost { Vec::new() } else { body.child_watches };
@@ -29,12 +31,16 @@ impl WatchesLeft {
             (body.data_watches, WatchList::Data),
         ];
         let lists = lists.map(|(paths, kind)| (paths.into_iter(), kind)).into();
-        Self { lists, since, identities: Arc::clone(identities) }
+        Self { lists, since, identities: Arc::clone(identities), is_long }
     }
 
     /// The transaction up to which the client has seen everything.
     pub(super) fn since(&self) -> Zxid {
         self.since
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// Whom the connection had proved to be.

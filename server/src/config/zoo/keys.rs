@@ -47,7 +47,7 @@ const fn clamped(
 }
 
 /// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
-/// `saslUsersFile`, `snapLogPercent`, `history…`, `admin.console.…`, `admin.ssl.…` and
+/// `sessionIdentit…`, `aclEntriesMax`, `saslUsersFile`, `snapLogPercent`, `history…`, `admin.console.…`, `admin.ssl.…` and
 /// `admin.certReload`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
@@ -81,6 +81,9 @@ static HONORED: &[Key] = &[
     clamped("jute.maxbuffer", ("limits", "frame_bytes_max"), 1, Low::Wrong),
     number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
     number("throttled_op_wait_time", ("limits", "throttled_op_wait_time_ms"), Low::Zero),
+    number("sessionIdentitiesMax", ("limits", "session_identities_max"), Low::Wrong),
+    number("sessionIdentityBytesMax", ("limits", "session_identity_bytes_max"), Low::Wrong),
+    number("aclEntriesMax", ("limits", "acl_entries_max"), Low::Wrong),
     clamped("preAllocSize", ("log", "segment_bytes"), 1024, Low::Wrong),
     clamped("maxBatchSize", ("log", "entry_commands_max"), 1, Low::Unset),
     number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),

@@ -262,6 +262,8 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         digest_algorithm: config.auth.digest_algorithm,
         required_schemes: config.auth.required_schemes.clone(),
         identities_per_connection_max: config.limits.session_identities_max,
+        identity_bytes_per_connection_max: config.limits.session_identity_bytes_max,
+        acl_entries_max: config.limits.acl_entries_max,
         watches_per_connection_max: config.limits.session_watches_max,
         watch_bytes_per_connection_max: config.limits.session_watch_bytes_max,
         watches_max: config.limits.watches_max,

@@ -59,6 +59,7 @@ pub(super) fn apply(
     context: &mut Context,
     create: Create,
 ) -> Result<(String, Stat), ErrorCode> {
+    context.charge(&create.path, create.acl.as_deref());
     let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
     let kind = kind(context, mode, create.op)?;
     let (parent_path, _) = path::split(&create.path)?;

@@ -15,6 +15,7 @@ pub(super) fn apply(
     context: &mut Context,
     body: PathVersionRequest,
 ) -> Result<(), ErrorCode> {
+    context.charge(&body.path, None);
     let (parent_path, name) = path::split_deletable(&body.path)?;
     let parent = tree.find(parent_path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, parent, perms::DELETE)?;

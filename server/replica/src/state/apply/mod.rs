@@ -15,12 +15,13 @@ mod set_data;
 use std::sync::Arc;
 
 use create::Create;
-use zoolet_jute::{ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, Zxid, perms};
+use zoolet_jute::{Acl, ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, Zxid, perms};
 
 use super::change::{Change, Step};
 use super::tree::Tree;
 use super::znode::ZnodeId;
 use super::{State, access, path};
+use crate::cost;
 use crate::{Command, FeatureLevel, Op, Origin, Policy, ProposalNumber, Stamp, Term};
 
 /// What an operation may know besides the state and its own arguments.
@@ -39,12 +40,21 @@ pub(super) struct Context {
     changes: Vec<Change>,
     /// How many parts of a long command were done since it was interrupted.
     work: usize,
+    /// The cost of paths and ACLs since then, in nanoseconds.
+    cost_ns: usize,
 }
 
 impl Context {
-    fn check_access(&self, tree: &Tree, node: ZnodeId, wanted: i32) -> Result<(), ErrorCode> {
-        let allowed =
-            access::permits(tree.acl(node), wanted, &self.identities, self.policy.skip_acl);
+    /// Charges an operation for its path and for the ACL that it stores.
+    fn charge(&mut self, path: &str, acl: Option<&[Acl]>) {
+        let entries = acl.unwrap_or_default().len();
+        self.cost_ns += 3 * cost::of_path(path) + access::STORED_ENTRY_NS * entries;
+    }
+
+    fn check_access(&mut self, tree: &Tree, node: ZnodeId, wanted: i32) -> Result<(), ErrorCode> {
+        let (allowed, cost) =
+            access::judge(tree.acl(node), wanted, &self.identities, self.policy.skip_acl);
+        self.cost_ns += cost;
         if allowed || planted!("acl-ignored") { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
 
@@ -110,6 +120,7 @@ pub(super) fn begin(
         identities,
         changes: Vec::new(),
         work: 0,
+        cost_ns: 0,
     };
     match run(state, &mut context, origin, op) {
         Outcome::Done(result) => Step::done(state, context, result),
@@ -122,6 +133,9 @@ pub(super) fn begin(
 
 /// How many znodes a command changes, about, before it is interrupted for the first time.
 const STEP_CHANGES: usize = 128;
+
+/// A command is interrupted once its paths and ACLs have cost so much, in nanoseconds.
+const STEP_COST_NS: usize = 500_000;
 
 /// Goes on with the command that is half done, for about `changes_max` changes of znodes.
 pub(super) fn go_on(state: &mut State, changes_max: usize) -> Step {
@@ -140,8 +154,9 @@ pub(super) fn go_on(state: &mut State, changes_max: usize) -> Step {
         Work::Multi(_) => Vec::new(),
     };
     let work = std::mem::take(&mut context.work);
+    let cost_ns = std::mem::take(&mut context.cost_ns);
     state.pending = Some(pending);
-    Step { changes, done: None, work }
+    Step { changes, done: None, work, cost_ns }
 }
 
 impl Step {
@@ -152,7 +167,8 @@ impl Step {
         invariant!(rises, "zxid {zxid} comes after zxid {last}");
         let counts = result.is_ok() || !planted!("refused-commands-are-not-counted");
         state.last_zxid = if counts { zxid } else { last };
-        Self { changes: context.changes, done: Some(result), work: context.work }
+        let Context { changes, work, cost_ns, .. } = context;
+        Self { changes, done: Some(result), work, cost_ns }
     }
 }
 
@@ -240,7 +256,8 @@ fn create_with_stat(
 }
 
 /// A check inside a multi (protocol §2.8).
-fn check(tree: &Tree, context: &Context, body: &PathVersionRequest) -> Result<(), ErrorCode> {
+fn check(tree: &Tree, context: &mut Context, body: &PathVersionRequest) -> Result<(), ErrorCode> {
+    context.charge(&body.path, None);
     path::validate(&body.path)?;
     let node = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, node, perms::READ)?;

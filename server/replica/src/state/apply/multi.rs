@@ -2,7 +2,7 @@
 
 use zoolet_jute::{CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Parts, Reply};
 
-use super::{Context, check, create, create::Create, delete, set_data};
+use super::{Context, STEP_COST_NS, check, create, create::Create, delete, set_data};
 use crate::state::tree::Tree;
 
 /// A transaction that is under way.
@@ -11,6 +11,8 @@ pub(super) struct Multi {
     ops: std::vec::IntoIter<MultiOp>,
     results: Vec<MultiResult>,
     count: usize,
+    /// The cost of the parts so far, in nanoseconds.
+    cost_ns: usize,
     /// The reply, once a part has failed: what was done is being undone.
     failed: Option<Reply>,
 }
@@ -20,7 +22,7 @@ impl Multi {
         let count = body.0.len();
         tree.begin();
         let ops = body.0.into_iter();
-        Self { ops, results: Vec::with_capacity(count), count, failed: None }
+        Self { ops, results: Vec::with_capacity(count), count, cost_ns: 0, failed: None }
     }
 
     /// Goes on for `work` parts. A failed transaction is a successful reply that names the part
@@ -32,8 +34,13 @@ impl Multi {
         parts_max: usize,
     ) -> Option<Reply> {
         for _ in 0..parts_max {
+            if context.cost_ns >= STEP_COST_NS && !planted!("parts-are-not-charged") {
+                break;
+            }
             context.work += 1;
             if self.failed.is_some() {
+                // To undo a part takes as long as to do it.
+                context.cost_ns += self.cost_ns / self.results.len().max(1);
                 if planted!("multi-half-done") {
                     tree.commit();
                     return self.failed.take();
@@ -47,7 +54,10 @@ impl Multi {
                 tree.commit();
                 return Some(Reply::Multi(Parts(std::mem::take(&mut self.results))));
             };
-            match part(tree, context, op) {
+            let before_ns = context.cost_ns;
+            let done = part(tree, context, op);
+            self.cost_ns += context.cost_ns - before_ns;
+            match done {
                 Ok(result) => self.results.push(result),
                 Err(code) => {
                     context.changes.clear();

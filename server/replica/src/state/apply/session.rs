@@ -2,7 +2,7 @@
 
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
-use super::{Context, delete};
+use super::{Context, STEP_COST_NS, delete};
 use crate::Origin;
 use crate::state::State;
 use crate::state::change::Change;
@@ -85,7 +85,7 @@ impl Ending {
         deletes_max: usize,
     ) -> Option<Reply> {
         let mut deleted = 0;
-        while deleted < deletes_max {
+        while deleted < deletes_max && context.cost_ns < STEP_COST_NS {
             let leaf = self.leaves.next().filter(|_| !planted!("ephemerals-outlive-session"));
             let Some(leaf) = leaf else {
                 let session = context.session;
@@ -98,6 +98,7 @@ impl Ending {
             deleted += leaf.len();
             context.work += leaf.len();
             for (path, id) in leaf.iter() {
+                context.charge(text(path), None);
                 delete::remove(&mut state.tree, context, *id, text(path).to_owned());
             }
         }

@@ -12,6 +12,7 @@ pub(super) fn apply(
     context: &mut Context,
     body: SetAclRequest,
 ) -> Result<Stat, ErrorCode> {
+    context.charge(&body.path, body.acl.as_deref());
     path::validate(&body.path)?;
     let acl = access::fix_up(body.acl.as_deref(), &context.identities, context.level)?;
     let id = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;

@@ -18,6 +18,7 @@ pub(super) fn apply(
     context: &mut Context,
     body: SetDataRequest,
 ) -> Result<Stat, ErrorCode> {
+    context.charge(&body.path, None);
     path::validate(&body.path)?;
     let id = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, id, perms::WRITE)?;

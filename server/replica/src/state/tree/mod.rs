@@ -98,6 +98,7 @@ impl Tree {
     }
 
     pub(super) fn child(&self, parent: ZnodeId, name: &str) -> Option<ZnodeId> {
+        probe!();
         self.arena.children(parent)?.get(name)
     }
 
