@@ -54,7 +54,7 @@ impl Alone {
         if let Some(newest) = &newest {
             continue_behind(wal, newest)?;
         }
-        // Before the membership, which lets this server elect itself.
+        // Before the membership, with which this server can elect itself.
         self.begin_epoch(wal)?;
         self.force_membership(wal)?;
         Ok(newest)
