@@ -45,6 +45,7 @@ mod net;
 mod node;
 mod node_id;
 mod outbox;
+mod outbox_budget;
 mod partition;
 mod peer;
 mod prefixed;

@@ -30,12 +30,15 @@ pub struct LimitReading {
     pub max: u64,
     /// Refusals since the start, or the last `srst`.
     pub refused: u64,
+    /// Whether all clients share it. Otherwise `used` is that of the holder with most.
+    pub is_total: bool,
 }
 
 impl LimitReading {
-    /// Returns whether nothing is left.
+    /// Returns whether nothing is left, so that clients are refused.
     pub fn is_exhausted(&self) -> bool {
-        self.max > 0 && self.used.is_some_and(|used| used >= self.max)
+        let refuses = !Limit::NOT_REFUSING.iter().any(|limit| limit.name() == self.name);
+        refuses && self.max > 0 && self.used.is_some_and(|used| used >= self.max)
     }
 }
 
@@ -92,7 +95,7 @@ impl LimitTable {
             max,
             setting,
             refused = count,
-            "limit reached: {refused} refused; later refusals are counted and logged every 10 s"
+            "limit reached: {refused}; later refusals are counted and logged every 10 s"
         );
     }
 
@@ -107,6 +110,7 @@ impl LimitTable {
                 used: (used != NONE).then_some(used),
                 max: row.max.load(Ordering::Relaxed),
                 refused: row.refused.load(Ordering::Relaxed),
+                is_total: limit.is_total(),
             }
         };
         Limit::ALL.iter().map(reading).collect()
@@ -149,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_limit_is_exhausted_when_all_of_it_is_used() {
-        let reading = |used, max| LimitReading { name: "", setting: "", used, max, refused: 0 };
+        let reading = |used, max| {
+            let (name, setting) = ("sessions", "");
+            LimitReading { name, setting, used, max, refused: 0, is_total: true }
+        };
         assert!(reading(Some(5), 5).is_exhausted() && reading(Some(6), 5).is_exhausted());
         for (used, max) in [(Some(4), 5), (Some(4), 0), (None, 5)] {
             assert!(!reading(used, max).is_exhausted(), "{used:?} of {max}");

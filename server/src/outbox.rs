@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use zoolet_jute::SessionId;
 
 use crate::metrics::Traffic;
+use crate::outbox_budget::{Excess, OutboxShare};
 
 /// Above this many unwritten bytes, no further request of the connection is admitted.
 pub(crate) const HIGH_WATER_BYTES: usize = 1 << 20;
@@ -34,6 +35,8 @@ pub(crate) enum Chunk {
     Bytes(Bytes),
     /// Bytes that are made when they are needed.
     Later(Box<dyn Iterator<Item = Bytes> + Send + Sync>),
+    /// Bytes that take no memory of the outbox: they were made just now, or the state has them.
+    Uncounted(Bytes),
 }
 
 impl Debug for Chunk {
@@ -41,6 +44,7 @@ impl Debug for Chunk {
         match self {
             Self::Bytes(bytes) => f.debug_tuple("Bytes").field(&bytes.len()).finish(),
             Self::Later(_) => f.debug_tuple("Later").finish_non_exhaustive(),
+            Self::Uncounted(bytes) => f.debug_tuple("Uncounted").field(&bytes.len()).finish(),
         }
     }
 }
@@ -53,6 +57,8 @@ pub struct Outbox {
     unwritten: AtomicUsize,
     /// Whether the host waits for the client to read.
     room_wanted: AtomicBool,
+    /// Its part in the memory of all outboxes; none in tests.
+    share: Option<OutboxShare>,
     inner: Mutex<Inner>,
 }
 
@@ -67,6 +73,8 @@ struct Inner {
     closing: Option<Closing>,
     /// Of the connection's task, while it waits.
     waker: Option<Waker>,
+    /// The same while it waits for the socket alone: only an end without delay wakes it.
+    end_waker: Option<Waker>,
     accepted: Option<Accepted>,
     traffic: Traffic,
 }
@@ -89,6 +97,8 @@ pub(crate) enum Closing {
     Full,
     /// A reply has no room in an empty outbox.
     TooLong,
+    /// All outboxes together, or those of its address, hold too much, and this one holds most.
+    Evicted(Excess),
 }
 
 /// What an outbox has for the connection's task.
@@ -104,12 +114,36 @@ impl Outbox {
     /// An empty outbox for at most `bytes_max` unwritten bytes.
     pub fn new(bytes_max: usize) -> Self {
         let (unwritten, room_wanted) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { bytes_max, unwritten, room_wanted, inner: Mutex::default() }
+        Self { bytes_max, unwritten, room_wanted, share: None, inner: Mutex::default() }
+    }
+
+    /// An empty outbox for at most `bytes_max` bytes, which count in this share too.
+    pub(crate) fn sharing(bytes_max: usize, share: OutboxShare) -> Self {
+        Self { share: Some(share), ..Self::new(bytes_max) }
+    }
+
+    /// Returns its part in the memory of all outboxes.
+    pub(crate) fn share(&self) -> Option<&OutboxShare> {
+        self.share.as_ref()
+    }
+
+    /// Returns its bytes in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.share.as_ref().map_or(0, |share| share.backlog().held)
     }
 
     /// The bytes that are not written yet.
     pub fn unwritten_bytes(&self) -> usize {
         self.unwritten.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether no further request of the connection is admitted until its client has read.
+    /// While memory for all outboxes is scarce, each gets less of it, so that replies alone do not
+    /// exhaust it.
+    pub(crate) fn is_full(&self) -> bool {
+        let is_scarce = self.share.as_ref().is_some_and(OutboxShare::is_scarce);
+        let mark = if is_scarce { HIGH_WATER_BYTES / 16 } else { HIGH_WATER_BYTES };
+        self.unwritten_bytes() > mark
     }
 
     /// Whether a reply can be sent at all. One that cannot is not even put together: a few bytes
@@ -140,7 +174,7 @@ impl Outbox {
             inner.end(Closing::Full);
         }
         inner.event_bytes += added;
-        inner.waker.take()
+        inner.take_waker()
     }
 
     /// `None` if nothing more goes in.
@@ -150,10 +184,20 @@ impl Outbox {
         }
         let Inner { chunks, tail, traffic, accepted, .. } = inner;
         let before = tail.len();
-        let mut writer =
-            OutboxWriter { chunks, tail, traffic, accepted, finished_bytes: 0, before };
+        let mut writer = OutboxWriter {
+            chunks,
+            tail,
+            traffic,
+            accepted,
+            finished_bytes: 0,
+            uncounted: 0,
+            before,
+        };
         fill(&mut writer);
         let added = writer.added_bytes();
+        if let Some(share) = &self.share {
+            share.add(added - writer.uncounted);
+        }
         let waiting = self.unwritten.fetch_add(added, Ordering::SeqCst);
         if waiting == 0 {
             inner.event_bytes = 0;
@@ -168,9 +212,13 @@ impl Outbox {
         match (closing, inner.closing) {
             (Closing::Finished, None) => inner.closing = Some(closing),
             (Closing::Finished, Some(_)) => {}
-            (Closing::Full | Closing::TooLong, _) => inner.end(closing),
+            (Closing::Full | Closing::TooLong | Closing::Evicted(_), _) => inner.end(closing),
         }
-        inner.waker.take()
+        if let (Closing::Evicted(_), Some(share)) = (closing, &self.share) {
+            // The connection's task drops the rest as soon as it runs.
+            share.release_all();
+        }
+        inner.take_waker()
     }
 
     /// Moves all frames to the back of `chunks`, or waits for some.
@@ -200,15 +248,31 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// Waits for an end that comes before what is in the outbox is written. The connection's task
+    /// asks while the socket takes nothing: it would see such an end only when the client reads.
+    pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<Closing> {
+        let mut inner = self.lock();
+        match inner.closing {
+            Some(Closing::Finished) | None => {
+                inner.end_waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Some(closing) => Poll::Ready(closing),
+        }
+    }
+
     /// The connection's task is awake and will look into the outbox before it waits again, so what
     /// it puts in itself need not wake it once more.
     pub(crate) fn forget_waker(&self) {
         self.lock().waker = None;
     }
 
-    /// Notes that the socket has taken `bytes`.
-    pub(crate) fn written(&self, bytes: usize) {
+    /// Notes that the socket has taken `bytes`, of which `counted` were in memory until now.
+    pub(crate) fn written(&self, bytes: usize, counted: usize) {
         self.unwritten.fetch_sub(bytes, Ordering::SeqCst);
+        if let Some(share) = &self.share {
+            share.release(counted);
+        }
     }
 
     /// Whether there is room for more replies. If not, the connection's task is to tell the host
@@ -258,6 +322,13 @@ impl Inner {
         !self.chunks.is_empty()
     }
 
+    /// Returns the task to wake. A task blocked on its socket is woken only by an immediate close.
+    fn take_waker(&mut self) -> Option<Waker> {
+        let ends = self.closing.is_some_and(|closing| closing != Closing::Finished);
+        let of_end = if ends { self.end_waker.take() } else { None };
+        self.waker.take().or(of_end)
+    }
+
     fn end(&mut self, closing: Closing) {
         self.closing = Some(closing);
         self.chunks = VecDeque::new();
@@ -282,13 +353,21 @@ pub(crate) struct OutboxWriter<'a> {
     pub(crate) accepted: &'a mut Option<Accepted>,
     /// Bytes that went from the tail into chunks, or straight there.
     finished_bytes: usize,
+    /// Those among them that take no memory of the outbox.
+    uncounted: usize,
     before: usize,
 }
 
 impl OutboxWriter<'_> {
-    /// Appends bytes without copying them.
+    /// Appends bytes that are shared with other outboxes.
     pub(crate) fn put_shared(&mut self, bytes: Bytes) {
         self.put_chunk(bytes.len(), Chunk::Bytes(bytes));
+    }
+
+    /// Appends bytes of the state.
+    pub(crate) fn put_of_state(&mut self, bytes: Bytes) {
+        self.uncounted += bytes.len();
+        self.put_chunk(bytes.len(), Chunk::Uncounted(bytes));
     }
 
     /// Appends bytes that are made later, and counts them now.
@@ -297,6 +376,7 @@ impl OutboxWriter<'_> {
         bytes: usize,
         pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) {
+        self.uncounted += bytes;
         self.put_chunk(bytes, Chunk::Later(Box::new(pieces)));
     }
 
@@ -315,115 +395,4 @@ impl OutboxWriter<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::BufMut;
-
-    use super::*;
-
-    fn take(outbox: &Outbox) -> (Poll<Taken>, Vec<u8>) {
-        let mut chunks = VecDeque::new();
-        let taken = outbox.poll_take(&mut Context::from_waker(Waker::noop()), &mut chunks);
-        let bytes = chunks.into_iter().flat_map(|chunk| match chunk {
-            Chunk::Bytes(bytes) => bytes.to_vec(),
-            Chunk::Later(pieces) => pieces.flatten().collect(),
-        });
-        (taken, bytes.collect())
-    }
-
-    #[test]
-    fn frames_come_out_in_order_shared_ones_between_copied_ones() {
-        let outbox = Outbox::new(100);
-        outbox.push(|out| out.tail.put_slice(b"ab"));
-        outbox.push(|out| {
-            out.tail.put_slice(b"c");
-            out.put_shared(Bytes::from_static(b"DEF"));
-            out.tail.put_slice(b"g");
-        });
-        assert_eq!(outbox.unwritten_bytes(), 7);
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), b"abcDEFg".to_vec()));
-        outbox.written(7);
-        assert_eq!(outbox.unwritten_bytes(), 0);
-        assert_eq!(take(&outbox), (Poll::Pending, vec![]));
-    }
-
-    #[test]
-    fn a_finished_connection_writes_first_what_it_has_and_takes_no_more() {
-        let outbox = Outbox::new(100);
-        outbox.push(|out| out.tail.put_slice(b"last"));
-        outbox.close(Closing::Finished);
-        outbox.push(|out| out.tail.put_slice(b"late"));
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), b"last".to_vec()));
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Finished)), vec![]));
-    }
-
-    #[test]
-    fn an_outbox_full_of_events_ends_the_connection_and_frees_its_memory() {
-        let outbox = Outbox::new(10);
-        outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
-        assert_eq!(take(&outbox).1.len(), 10);
-        // What was taken still counts until the socket has it.
-        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
-    }
-
-    #[test]
-    fn neither_replies_nor_an_event_among_them_make_a_client_slow() {
-        let outbox = Outbox::new(10);
-        outbox.push_event(|out| out.tail.put_slice(&[0; 9]));
-        for _ in 0..3 {
-            outbox.push(|out| out.tail.put_slice(&[0; 20]));
-        }
-        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
-        assert_eq!(take(&outbox).1.len(), 70);
-        // Everything is written once, so the events are counted anew.
-        outbox.written(70);
-        outbox.push(|out| out.tail.put_slice(&[0; 20]));
-        outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
-        assert_eq!(take(&outbox).1.len(), 30);
-        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
-    }
-
-    #[test]
-    fn one_frame_longer_than_the_limit_goes_out() {
-        let outbox = Outbox::new(10);
-        outbox.push(|out| out.tail.put_slice(&[7; 100]));
-        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), vec![7; 100]));
-        outbox.written(100);
-        outbox.push(|out| out.tail.put_slice(&[8; 9]));
-        outbox.push(|out| out.tail.put_slice(&[9; 100]));
-        assert_eq!(take(&outbox).1.len(), 109);
-    }
-
-    #[test]
-    fn an_outbox_whose_frames_are_taken_keeps_no_memory() {
-        let outbox = Outbox::new(100);
-        outbox.push(|out| {
-            out.tail.put_slice(b"copied");
-            out.put_shared(Bytes::from_static(b"shared"));
-            out.tail.put_slice(b"copied");
-        });
-        assert_eq!(take(&outbox).1.len(), 18);
-        let inner = outbox.lock();
-        assert_eq!((inner.chunks.capacity(), inner.tail.capacity()), (0, 0));
-    }
-
-    #[test]
-    fn a_task_that_fills_its_own_outbox_is_not_woken_by_it() {
-        let outbox = Outbox::new(100);
-        assert!(take(&outbox).0.is_pending());
-        outbox.forget_waker();
-        assert!(outbox.push(|out| out.tail.put_u8(1)).is_none());
-        assert!(take(&outbox).0.is_ready());
-    }
-
-    #[test]
-    fn only_a_task_that_waits_is_woken_and_only_once() {
-        let outbox = Outbox::new(100);
-        assert!(outbox.push(|out| out.tail.put_u8(1)).is_none());
-        assert!(take(&outbox).0.is_ready());
-        assert!(take(&outbox).0.is_pending());
-        assert!(outbox.push(|out| out.tail.put_u8(2)).is_some());
-        assert!(outbox.push(|out| out.tail.put_u8(3)).is_none());
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -58,7 +58,10 @@ impl RawConnection {
 
     /// Says any handshake.
     pub fn handshake(server: SocketAddr, request: &ConnectRequest) -> io::Result<Self> {
-        let mut stream = TcpStream::connect_timeout(&server, ANSWER_LIMIT)?;
+        Self::over(TcpStream::connect_timeout(&server, ANSWER_LIMIT)?, request)
+    }
+
+    fn over(mut stream: TcpStream, request: &ConnectRequest) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         let mut out = BytesMut::new();
@@ -74,6 +77,18 @@ impl RawConnection {
             connection.frame()?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
         connection.session = ConnectResponse::decode(&mut payload, "connect").map_err(invalid)?;
         Ok(connection)
+    }
+
+    /// Opens a new session from this address of the machine. Not to be called by a task of tokio.
+    pub fn open_from(source: IpAddr, server: SocketAddr, timeout_ms: i32) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(source, 0))?;
+            socket.connect(server).await?.into_std()
+        })?;
+        stream.set_nonblocking(false)?;
+        Self::over(stream, &new_session(timeout_ms))
     }
 
     /// The handshake that resumes this connection's session.

@@ -20,6 +20,25 @@ pub struct Served {
     pub latency_ms: f64,
     /// Znodes of the tree.
     pub znodes: u64,
+    /// The limits that are reached, as lines for an operator. Apache ZooKeeper has none.
+    pub limits_reached: Vec<ReachedLimit>,
+}
+
+/// A limit of a server that is reached, so that it refuses clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReachedLimit {
+    /// Its name, use, maximum and setting.
+    pub text: String,
+    /// Whether it is one of all clients. Otherwise it is reached by one address or identity.
+    pub is_total: bool,
+}
+
+impl ReachedLimit {
+    /// Reads a line of the answer.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (whose, text) = line.strip_prefix("Limit reached")?.split_once(": ")?;
+        Some(Self { text: text.trim_end().to_owned(), is_total: whose.is_empty() })
+    }
 }
 
 impl Served {
@@ -38,6 +57,7 @@ impl Served {
             outstanding: number("Outstanding: ")?,
             latency_ms: latency.trim().parse().ok()?,
             znodes: number("Node count: ")?,
+            limits_reached: answer.lines().filter_map(ReachedLimit::parse).collect(),
         })
     }
 
@@ -87,6 +107,19 @@ mod tests {
         assert!(served.takes_writes() && !served.is_leader() && !served.is_read_only());
         let looking = Served::parse(&ANSWER.replace("follower", "looking")).unwrap();
         assert!(!looking.takes_writes());
+    }
+
+    #[test]
+    fn limits_that_are_reached_are_read() {
+        assert_eq!(Served::parse(ANSWER).unwrap().limits_reached, []);
+        let of_all = "sessions 5 of 5, 2 refused (limits.sessions_max)";
+        let of_one = "sessions_per_address 3 of 3, 0 refused (limits.sessions_per_address_max)";
+        let lines = format!(
+            "Limit reached: {of_all}\nLimit reached for one address or identity: {of_one}\n"
+        );
+        let served = Served::parse(&(ANSWER.to_owned() + &lines)).unwrap();
+        let reached = |text: &str, is_total| ReachedLimit { text: text.to_owned(), is_total };
+        assert_eq!(served.limits_reached, [reached(of_all, true), reached(of_one, false)]);
     }
 
     #[test]

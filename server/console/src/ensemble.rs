@@ -3,7 +3,7 @@
 use futures_util::future::{OptionFuture, join, join_all};
 use serde_json::{Map, Value, json};
 use zoolet_survey::members::Member;
-use zoolet_survey::srvr::Served;
+use zoolet_survey::srvr::{ReachedLimit, Served};
 
 use crate::ask::{self, Silence};
 use crate::options::{HttpEnd, SharedConnector};
@@ -196,13 +196,23 @@ fn summary_of(looks: &[Look], unknown: usize) -> String {
         (looks.len() + unknown, looks.iter().filter(|look| look.serving().is_some()).count());
     let serve = if all == 1 { "server serves" } else { "servers serve" };
     match leader(looks) {
-        Some((leader, _)) => format!("{serving} of {all} {serve}; {leader} leads"),
+        Some((leader, _)) => format!("{serving} of {all} {serve}; {leader} leads{}", limits(looks)),
         None if serving > 0 => format!("{serving} of {all} {serve}; no leader was seen"),
         None if looks.iter().any(|look| look.found.is_ok()) => {
             format!("none of {all} servers takes writes")
         }
         None => format!("none of {all} servers serves"),
     }
+}
+
+/// Returns the limits that servers have reached, to follow the summary.
+fn limits(looks: &[Look]) -> String {
+    let of_server = |look: &Look| {
+        let line = |limit: &ReachedLimit| format!("; {} has reached {}", look.address, limit.text);
+        let reached = look.serving().map(|served| served.limits_reached.iter().map(line));
+        reached.into_iter().flatten().collect::<String>()
+    };
+    looks.iter().map(of_server).collect()
 }
 
 #[cfg(test)]

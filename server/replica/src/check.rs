@@ -29,6 +29,7 @@ impl Replica {
             self.syncs.len(),
             self.sync_last
         );
+        self.holders.check();
         self.watches.check();
         self.proposals.check();
     }

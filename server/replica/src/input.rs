@@ -288,7 +288,7 @@ pub enum Output {
         /// The transaction that fired it; [`Zxid::NONE`] when a setWatches made it up.
         zxid: Zxid,
         /// What happened.
-        event: WatcherEvent,
+        event: Arc<WatcherEvent>,
     },
     /// Close the connection once everything before is written. The replica has forgotten it.
     Close {

@@ -22,6 +22,7 @@ mod history;
 mod input;
 mod level;
 mod limit;
+mod network;
 mod now;
 mod numbers;
 mod options;
@@ -47,7 +48,7 @@ use zoolet_jute::SessionId;
 pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
 use proposals::{OpenProposals, ProposalOwner};
-use session::{Client, Expiry, Reaper};
+use session::{Client, Expiry, Reaper, SessionHolders};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
@@ -58,7 +59,7 @@ use history::HistoryItems;
 pub use history::{HistoryCause, HistoryChange, HistoryEvent, HistoryItem};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role, SaslStep};
 pub use level::{FeatureLevel, Levels};
-pub use limit::{Limit, Refusal};
+pub use limit::{Limit, Refusal, Refused};
 pub use now::Now;
 pub use numbers::{Boot, ProposalNumber, ServerId, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
@@ -94,6 +95,7 @@ pub struct Replica {
     // Invariant: the connections behind their handshake, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
     session_next: SessionId,
+    holders: SessionHolders,
     watches: WatchTable,
     proposals: OpenProposals,
     /// The syncs without an outcome, in the order of their numbers.
@@ -154,6 +156,7 @@ impl Replica {
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),
+            holders: SessionHolders::default(),
             watches: WatchTable::default(),
             proposals: OpenProposals::new(),
             syncs: VecDeque::new(),
@@ -246,9 +249,10 @@ impl Replica {
     }
 
     /// Notes that a limit has refused something to the client of a connection.
-    fn refuse(&mut self, limit: Limit, connection: ConnectionId) {
+    fn refuse(&mut self, limit: Limit, connection: ConnectionId, refused: Refused) {
         if let Some(client) = self.connections.get(&connection) {
-            self.refusals.push(Refusal { limit, peer: client.peer, session: client.session });
+            let (peer, session) = (client.peer, client.session);
+            self.refusals.push(Refusal { limit, peer, session, refused });
         }
     }
 
@@ -310,6 +314,7 @@ impl Replica {
 
     fn forget(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
         let gone = self.connections.remove(&connection)?;
+        self.watches.leave(connection);
         if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
             self.rest.gone.push_back(connection);
         }

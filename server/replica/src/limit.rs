@@ -1,5 +1,6 @@
 //! The limits of a server, by name: one table for metrics, `mntr`, log lines and documentation.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use zoolet_jute::SessionId;
@@ -13,6 +14,35 @@ pub struct Refusal {
     pub peer: IpAddr,
     /// Its session; none if a new session was refused.
     pub session: SessionId,
+    /// The refused thing.
+    pub refused: Refused,
+}
+
+/// The things that a limit can refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A new session.
+    Session,
+    /// A request.
+    Request,
+    /// The connection: another client, which has less, needs room.
+    Connection,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, session, .. } = self;
+        match self.refused {
+            Refused::Session => write!(f, "a new session of {peer} is refused"),
+            Refused::Request => write!(f, "a request of session {session} of {peer} is refused"),
+            Refused::Connection => {
+                write!(
+                    f,
+                    "the connection of session {session} of {peer}, which has most, is closed"
+                )
+            }
+        }
+    }
 }
 
 /// Defines [`Limit`] from the table below.
@@ -27,6 +57,17 @@ macro_rules! limits {
         impl Limit {
             /// Every limit, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$limit),+];
+
+            /// The limits at which requests wait, or handshakes replace older ones, so that newcomers
+            /// are served.
+            pub const NOT_REFUSING: &'static [Self] =
+                &[Self::Requests, Self::RequestBytes, Self::Handshakes, Self::TlsHandshakes];
+
+            /// Returns whether all clients share the limit. Otherwise each session, address or
+            /// identity has its own maximum.
+            pub fn is_total(self) -> bool {
+                !self.name().starts_with("session_") && !self.name().contains("_per_")
+            }
 
             /// Returns the name in metrics and log lines.
             pub const fn name(self) -> &'static str {
@@ -54,16 +95,29 @@ limits! {
     OpenFiles = ("open_files", "ulimit -n");
     /// Sessions of the ensemble.
     Sessions = ("sessions", "limits.sessions_max");
+    /// Sessions that clients of one address hold at this server.
+    SessionsPerAddress = ("sessions_per_address", "limits.sessions_per_address_max");
+    /// Sessions that clients with one certificate hold at this server.
+    SessionsPerIdentity = ("sessions_per_identity", "limits.sessions_per_identity_max");
     /// Unanswered requests of all connections.
     Requests = ("requests", "limits.requests_max");
     /// Bytes of unanswered requests of all connections.
     RequestBytes = ("request_bytes", "limits.request_bytes_max");
     /// Unread bytes of watch events of one connection.
     OutboxBytes = ("outbox_bytes", "limits.outbox_bytes_max");
+    /// Memory of unread data for the clients of one address.
+    OutboxBytesPerAddress =
+        ("outbox_bytes_per_address", "limits.outbox_bytes_per_address_max");
+    /// Memory of unread data for all clients.
+    OutboxBytesTotal = ("outbox_bytes_total", "limits.outbox_bytes_total_max");
     /// Paths watched by one session.
     SessionWatches = ("session_watches", "limits.session_watches_max");
     /// Memory of the watches of one session.
     SessionWatchBytes = ("session_watch_bytes", "limits.session_watch_bytes_max");
+    /// Watches of the clients of one address on this server.
+    WatchesPerAddress = ("watches_per_address", "limits.watches_per_address_max");
+    /// Memory of the watches of the clients of one address.
+    WatchBytesPerAddress = ("watch_bytes_per_address", "limits.watch_bytes_per_address_max");
     /// Watches of all sessions on this server.
     Watches = ("watches", "limits.watches_max");
     /// Memory of the watches of all sessions on this server.

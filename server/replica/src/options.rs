@@ -86,6 +86,11 @@ pub struct Options {
     pub session_timeout_ms_max: i32,
     /// The most sessions of the ensemble; new ones are refused at it.
     pub sessions_max: usize,
+    /// The most sessions that clients of one address hold at this server; zero for no limit. IPv6
+    /// addresses of one /64 network are counted together.
+    pub sessions_per_address_max: usize,
+    /// The most sessions that clients with one certificate hold at this server; zero for no limit.
+    pub sessions_per_identity_max: usize,
     /// How much more time than its timeout a new leader gives each session: so long its predecessor may
     /// go on counting signs of life.
     pub takeover_grace_ms: u64,
@@ -120,6 +125,10 @@ pub struct Options {
     pub watches_per_connection_max: usize,
     /// The memory of a connection's watches in bytes: the paths and the entries in the tables.
     pub watch_bytes_per_connection_max: usize,
+    /// The most paths that the clients of one address watch, each connection's counted.
+    pub watches_per_address_max: usize,
+    /// The memory of these watches in bytes.
+    pub watch_bytes_per_address_max: usize,
     /// The most pairs of a connection and a path that it watches.
     pub watches_max: usize,
     /// The memory of all watches in bytes.
@@ -177,6 +186,8 @@ impl Options {
             session_timeout_ms_min: 4000,
             session_timeout_ms_max: 40_000,
             sessions_max: 100_000,
+            sessions_per_address_max: 0,
+            sessions_per_identity_max: 0,
             takeover_grace_ms: 0,
             leader_loss_limit_ms: 10_000,
             read_only_mode: false,
@@ -193,6 +204,8 @@ impl Options {
             acl_entries_max: 256,
             watches_per_connection_max: 100_000,
             watch_bytes_per_connection_max: 128 << 20,
+            watches_per_address_max: 5_000_000,
+            watch_bytes_per_address_max: 512 << 20,
             watches_max: 5_000_000,
             watch_bytes_max: 512 << 20,
             container_interval_ms: 60_000,

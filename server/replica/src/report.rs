@@ -3,8 +3,8 @@
 use zoolet_jute::SessionId;
 
 use super::state::{LockEvent, PathList};
-use super::watch::WatchPlace;
-use super::{ConnectionId, Replica, Role};
+use super::watch::{Share, WatchPlace};
+use super::{ConnectionId, Limit, Replica, Role};
 
 /// One client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +105,23 @@ impl Replica {
         self.watches.entries()
     }
 
-    /// The pairs of a connection and a path that it watches, and their memory in bytes.
-    pub fn watch_use(&self) -> (usize, usize) {
-        (self.watches.len(), self.watches.bytes())
+    /// Returns how much of the replica's limits is in use; of a limit for each address, by that
+    /// which has most.
+    pub fn limits_used(&self) -> [(Limit, usize); 7] {
+        let (of_address, of_identity) = self.holders.most();
+        let of_busiest = |measure: fn(Share) -> usize| {
+            self.watches.busiest(measure).map_or(0, |(_, share)| measure(share))
+        };
+        let all = self.watches.total();
+        [
+            (Limit::Sessions, self.state.session_count()),
+            (Limit::SessionsPerAddress, of_address),
+            (Limit::SessionsPerIdentity, of_identity),
+            (Limit::WatchesPerAddress, of_busiest(|share| share.len)),
+            (Limit::WatchBytesPerAddress, of_busiest(|share| share.bytes)),
+            (Limit::Watches, all.len),
+            (Limit::WatchBytes, all.bytes),
+        ]
     }
 
     /// The next paths of the data table behind `after`, with the sessions that watch them, found by

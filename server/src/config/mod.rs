@@ -17,6 +17,7 @@ mod address;
 mod draft;
 mod error;
 mod files;
+mod four_letter;
 mod hint;
 mod loopback;
 mod member;

@@ -1,11 +1,12 @@
 //! The one struct that the rest of the server takes its limits from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
+pub use super::four_letter::{FourLetterConfig, Words};
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
 use super::records::{AuditConfig, HistoryConfig};
 use super::sasl::SaslConfig;
@@ -271,6 +272,12 @@ pub struct Limits {
     pub frame_bytes_max: usize,
     /// Replies and notifications waiting for one slow reader, in bytes.
     pub outbox_bytes_max: usize,
+    /// Memory of unread data for the clients of one address, in bytes.
+    pub outbox_bytes_per_address_max: usize,
+    /// Memory of unread data for all clients, in bytes.
+    pub outbox_bytes_total_max: usize,
+    /// The window in which a client with a backlog takes a part of it, in milliseconds.
+    pub drain_window_ms: u32,
     /// Unanswered requests of one connection; past it, nothing more is read from it.
     pub connection_requests_max: usize,
     /// Unanswered requests of all connections; past it, nothing more is read from those that
@@ -283,6 +290,11 @@ pub struct Limits {
     pub throttled_op_wait_time_ms: u32,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,
+    /// Sessions that clients of one address hold at this server; 0 means a quarter of `sessions_max`.
+    pub sessions_per_address_max: usize,
+    /// Sessions that clients with one certificate hold at this server; 0 means a half of
+    /// `sessions_max`.
+    pub sessions_per_identity_max: usize,
     /// The identities of one session.
     pub session_identities_max: usize,
     /// The bytes of the identities of one session.
@@ -293,6 +305,10 @@ pub struct Limits {
     pub session_watches_max: usize,
     /// The memory of one session's watches, in bytes.
     pub session_watch_bytes_max: usize,
+    /// Watches of the clients of one address on this server.
+    pub watches_per_address_max: usize,
+    /// The memory of these watches, in bytes.
+    pub watch_bytes_per_address_max: usize,
     /// Watches of all sessions on this server.
     pub watches_max: usize,
     /// The memory of all watches on this server, in bytes.
@@ -313,18 +329,25 @@ impl Default for Limits {
             tls_handshakes_max: 100,
             frame_bytes_max: 0x000f_ffff,
             outbox_bytes_max: 64 << 20,
+            outbox_bytes_per_address_max: 128 << 20,
+            outbox_bytes_total_max: 256 << 20,
+            drain_window_ms: 60_000,
             connection_requests_max: 1000,
             requests_max: 1000,
             request_bytes_max: 256 << 20,
             throttled_op_wait_time_ms: 0,
             sessions_max: 1_000_000,
+            sessions_per_address_max: 0,
+            sessions_per_identity_max: 0,
             session_identities_max: 16,
             session_identity_bytes_max: 2 << 10,
             acl_entries_max: 256,
             session_watches_max: 1_000_000,
-            session_watch_bytes_max: 128 << 20,
+            session_watch_bytes_max: 64 << 20,
+            watches_per_address_max: 5_000_000,
+            watch_bytes_per_address_max: 128 << 20,
             watches_max: 10_000_000,
-            watch_bytes_max: 512 << 20,
+            watch_bytes_max: 256 << 20,
             peer_frame_bytes_max: 64 << 20,
         }
     }
@@ -429,19 +452,6 @@ impl Default for AuthConfig {
     }
 }
 
-/// Four-letter words (protocol, section 14.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FourLetterConfig {
-    /// Which of them are answered.
-    pub words: Words,
-}
-
-impl Default for FourLetterConfig {
-    fn default() -> Self {
-        Self { words: Words::Only(BTreeSet::from(["srvr".to_owned()])) }
-    }
-}
-
 /// The HTTP port (`docs/monitoring.md`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
@@ -471,26 +481,6 @@ impl Default for HttpConfig {
             snapshot_interval_ms: 300_000,
             console: true,
             console_logins: false,
-        }
-    }
-}
-
-/// A set of four-letter words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Words {
-    /// Every word that exists.
-    All,
-    /// These only.
-    Only(BTreeSet<String>),
-}
-
-impl Words {
-    /// Whether the word is in the set. `srvr` always is, as in ZooKeeper: its scripts need it.
-    pub fn allow(&self, word: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(words) => word == "srvr" || words.contains(word),
         }
     }
 }

@@ -71,7 +71,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 69] = [
+pub(super) static SETTINGS: [Setting; 76] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -196,6 +196,23 @@ pub(super) static SETTINGS: [Setting; 69] = [
         derived: true, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
     },
     Setting {
+        section: "limits", key: "outbox_bytes_per_address_max", unit: "bytes", range: (MIB, 64 * GIB),
+        about: "Memory of the events and copied replies that the clients of one address have not read; past\n\
+                it, those of its connections that hold most are closed.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.outbox_bytes_per_address_max),
+    },
+    Setting {
+        section: "limits", key: "outbox_bytes_total_max", unit: "bytes", range: (MIB, 64 * GIB),
+        about: "The same of all clients; past it, connections of the address that holds most are closed.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.outbox_bytes_total_max),
+    },
+    Setting {
+        section: "limits", key: "drain_window_ms", unit: "ms", range: (1000, MS_MAX),
+        about: "A client for which something waits all the time takes at least 256 KiB, or a tenth of the\n\
+                memory that it holds, in each such window, or it is closed.",
+        derived: false, field: |c| Field::U32(&mut c.limits.drain_window_ms),
+    },
+    Setting {
         section: "limits", key: "connection_requests_max", unit: "requests", range: (1, COUNT_MAX),
         about: "Unanswered requests of one connection; past it, nothing more is read from it.",
         derived: false, field: |c| Field::Usize(&mut c.limits.connection_requests_max),
@@ -223,6 +240,18 @@ pub(super) static SETTINGS: [Setting; 69] = [
         derived: false, field: |c| Field::Usize(&mut c.limits.sessions_max),
     },
     Setting {
+        section: "limits", key: "sessions_per_address_max", unit: "sessions", range: (0, COUNT_MAX),
+        about: "Sessions that clients of one address (of one /64 network of IPv6) hold at this server,\n\
+                with a connection or without; 0 means a quarter of sessions_max.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.sessions_per_address_max),
+    },
+    Setting {
+        section: "limits", key: "sessions_per_identity_max", unit: "sessions", range: (0, COUNT_MAX),
+        about: "Sessions that clients with one certificate hold at this server; 0 means a half of\n\
+                sessions_max.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.sessions_per_identity_max),
+    },
+    Setting {
         section: "limits", key: "session_identities_max", unit: "identities", range: (1, 10_000),
         about: "Identities of one session, its address included. They are logged with each of its\n\
                 writes. Another auth request gets AuthFailed (-115), and its connection is closed.",
@@ -248,6 +277,17 @@ pub(super) static SETTINGS: [Setting; 69] = [
         section: "limits", key: "session_watch_bytes_max", unit: "bytes", range: (KIB, 64 * GIB),
         about: "Memory of the watches of one session: the path and 160 bytes for each.",
         derived: false, field: |c| Field::Usize(&mut c.limits.session_watch_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "watches_per_address_max", unit: "watches", range: (1, COUNT_MAX),
+        about: "Watches of the clients of one address (of one /64 network of IPv6) on this server. Past it,\n\
+                or the maximum of all, a connection with many watches is closed for one with few.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.watches_per_address_max),
+    },
+    Setting {
+        section: "limits", key: "watch_bytes_per_address_max", unit: "bytes", range: (KIB, 64 * GIB),
+        about: "Memory of these watches.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.watch_bytes_per_address_max),
     },
     Setting {
         section: "limits", key: "watches_max", unit: "watches", range: (1, COUNT_MAX),

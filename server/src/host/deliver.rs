@@ -1,5 +1,8 @@
 //! What a step gives to clients, on its way into their outboxes.
 
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
 use zoolet_jute::{
     ConnectResponse, Encode, EventType, OpCode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid,
     frame,
@@ -7,11 +10,42 @@ use zoolet_jute::{
 use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
 use super::flow_control::ConnectionLoad;
-use super::outgoing_reply::OutgoingReply;
+use super::outgoing_reply::{OutgoingReply, SHARED_BYTES_MIN};
 use super::{Figures, Inner, ReplyBytes, WatchEvents};
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};
+use crate::outbox_budget::OutboxShare;
+
+/// A watch event that many connections get at the same time, encoded once for all of them.
+#[derive(Debug)]
+pub(super) struct SharedEvent {
+    // Kept alive, so that no other event can have its address.
+    event: Arc<WatcherEvent>,
+    zxid: Zxid,
+    bytes: Bytes,
+}
+
+impl SharedEvent {
+    /// Returns the bytes of an event; encodes it unless `last` is the same one.
+    fn of(
+        last: &mut Option<Self>,
+        (zxid, event): (Zxid, &Arc<WatcherEvent>),
+        encode: impl FnOnce(&mut BytesMut),
+    ) -> Bytes {
+        if let Some(last) = last
+            && Arc::ptr_eq(&last.event, event)
+            && last.zxid == zxid
+        {
+            return last.bytes.clone();
+        }
+        let mut bytes = BytesMut::new();
+        encode(&mut bytes);
+        let bytes = bytes.freeze();
+        *last = Some(Self { event: Arc::clone(event), zxid, bytes: bytes.clone() });
+        bytes
+    }
+}
 
 impl Inner {
     pub(super) fn accept(
@@ -64,20 +98,44 @@ impl Inner {
             out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
             out.traffic.queued = queued;
         }));
+        self.relieve(connection);
     }
 
-    pub(super) fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: &WatcherEvent) {
+    pub(super) fn notify(
+        &mut self,
+        connection: ConnectionId,
+        zxid: Zxid,
+        event: Arc<WatcherEvent>,
+    ) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         self.figures.sent += 1;
         self.figures.watch_events.count(event.event_type);
-        self.wakers.extend(entry.outbox.push_event(|out| {
-            let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
-            frame::put(out.tail, |out| {
+        let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
+        let encode = |out: &mut BytesMut| {
+            frame::put(out, |out| {
                 header.encode(out);
                 event.encode(out);
             });
+        };
+        let is_long = event.path.len() >= SHARED_BYTES_MIN;
+        let shared =
+            is_long.then(|| SharedEvent::of(&mut self.shared_event, (zxid, &event), encode));
+        self.wakers.extend(entry.outbox.push_event(|out| {
+            match shared {
+                Some(shared) => out.put_shared(shared),
+                None => encode(out.tail),
+            }
             out.traffic.sent += 1;
         }));
+        self.relieve(connection);
+    }
+
+    /// Closes connections if the memory of all outboxes is exceeded since this one was filled.
+    fn relieve(&mut self, connection: ConnectionId) {
+        let share = self.connections.get(&connection).and_then(|entry| entry.outbox.share());
+        if let Some(excess) = share.and_then(OutboxShare::excess) {
+            self.evict(excess);
+        }
     }
 
     pub(super) fn close(&mut self, connection: ConnectionId) {

@@ -11,7 +11,7 @@ use zoolet_replica::{BadRequest, ConnectionId, InFlight, Limit, Options, invaria
 use super::{Inner, Received};
 use crate::clock::Now;
 use crate::limits::LimitTable;
-use crate::outbox::{HIGH_WATER_BYTES, Outbox};
+use crate::outbox::Outbox;
 
 /// Reads with long replies that may wait for their turn on one connection, the parts of a multiRead
 /// each for one. They are all served at the moment at which the write or sync in front of them is
@@ -53,6 +53,10 @@ impl FlowLimits {
             (Limit::Requests, self.requests_max),
             (Limit::RequestBytes, self.bytes_max),
             (Limit::Sessions, options.sessions_max),
+            (Limit::SessionsPerAddress, options.sessions_per_address_max),
+            (Limit::SessionsPerIdentity, options.sessions_per_identity_max),
+            (Limit::WatchesPerAddress, options.watches_per_address_max),
+            (Limit::WatchBytesPerAddress, options.watch_bytes_per_address_max),
             (Limit::SessionIdentities, options.identities_per_connection_max),
             (Limit::SessionIdentityBytes, options.identity_bytes_per_connection_max),
             (Limit::AclEntries, options.acl_entries_max),
@@ -183,7 +187,7 @@ impl Inner {
             || self.bytes_in_flight >= self.limits.bytes_max
             // A closed connection leaves the books of the host, but what it has asked for is done.
             || queue_is_full;
-        if !entry.accepted || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES {
+        if !entry.accepted || entry.outbox.is_full() {
             entry.is_held_up = true;
             return Err(Admission::Busy);
         }

@@ -7,6 +7,7 @@
 //! [`Host::input`].
 
 mod deliver;
+mod eviction;
 mod flow_control;
 mod lock;
 mod outgoing_reply;
@@ -33,6 +34,7 @@ use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, LockEvent, SnapshotView, State};
 use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
 
+use self::deliver::SharedEvent;
 pub(crate) use self::flow_control::Admission;
 use self::flow_control::ConnectionLoad;
 pub use self::flow_control::FlowLimits;
@@ -135,6 +137,8 @@ struct Inner {
     has_failed: bool,
     /// Empty between steps; kept for its memory.
     outputs: Vec<Output>,
+    /// The last long watch event of this hold, encoded.
+    shared_event: Option<SharedEvent>,
     /// Of the tasks whose outboxes were filled under this lock.
     wakers: Vec<Waker>,
     /// Connections with due replies whose clients are to read first.
@@ -261,6 +265,7 @@ impl Host {
             history: None,
             has_failed: false,
             outputs: Vec::new(),
+            shared_event: None,
             wakers: Vec::new(),
             full: Vec::new(),
         };

@@ -7,9 +7,9 @@ use zoolet_replica::state::LongReply;
 
 use crate::outbox::OutboxWriter;
 
-/// Data of at least this many bytes goes into the outbox as a reference instead of a copy: below it
-/// a copy is cheaper than another write to the socket.
-const SHARED_BYTES_MIN: usize = 16 << 10;
+/// Data, or a watch event, of at least this many bytes goes into the outbox as a reference instead
+/// of a copy: below it a copy is cheaper than another write to the socket.
+pub(super) const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// A reply on its way to the outbox.
 #[derive(Debug)]
@@ -82,6 +82,6 @@ fn put_shared_data(out: &mut OutboxWriter<'_>, header: ReplyHeader, data: Bytes,
     out.tail.put_i32(i32::try_from(length).expect("data came in a frame"));
     header.encode(out.tail);
     out.tail.put_i32(i32::try_from(data.len()).expect("data came in a frame"));
-    out.put_shared(data);
+    out.put_of_state(data);
     stat.encode(out.tail);
 }

@@ -107,24 +107,21 @@ impl Host {
     /// Counts requests that were refused because they had waited too long.
     pub(super) fn note_throttled(&self, now: Now, count: u64) {
         for _ in 0..count {
-            let refused = "a request that had waited for throttled_op_wait_time_ms";
+            let refused = "a request that had waited for throttled_op_wait_time_ms is refused";
             self.limit_table.refuse(Limit::Requests, now.mono_ms, refused);
         }
     }
 
     /// Updates the use of the limits that the host keeps.
     pub(crate) fn measure_limits(&self) {
-        let used = self.locked(|inner, _| {
-            let (watches, watch_bytes) = inner.replica.watch_use();
-            [
+        let (own, of_replica) = self.locked(|inner, _| {
+            let own = [
                 (Limit::Requests, inner.requests_in_flight),
                 (Limit::RequestBytes, inner.bytes_in_flight),
-                (Limit::Sessions, inner.replica.state().session_count()),
-                (Limit::Watches, watches),
-                (Limit::WatchBytes, watch_bytes),
-            ]
+            ];
+            (own, inner.replica.limits_used())
         });
-        for (limit, used) in used {
+        for (limit, used) in own.into_iter().chain(of_replica) {
             self.limit_table.set_used(limit, used);
         }
     }

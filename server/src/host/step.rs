@@ -1,7 +1,6 @@
 //! One hold of the lock: steps of the replica, and where their outputs go.
 
-use zoolet_jute::SessionId;
-use zoolet_replica::{ConnectionId, Input, Op, Output, Refusal};
+use zoolet_replica::{ConnectionId, Input, Op, Output};
 
 use super::outgoing_reply::{OutgoingReply, ReplyBody};
 use super::{HISTORY_AT_ONCE, Host, Inner, OUTPUTS_KEPT_MAX};
@@ -34,6 +33,7 @@ impl Host {
         let now = self.clock.now();
         let result = work(&mut inner, now);
         let wakers = std::mem::take(&mut inner.wakers);
+        inner.shared_event = None;
         let garbage = inner.replica.take_garbage();
         let replica = &inner.replica;
         let has_more = !inner.has_failed
@@ -71,13 +71,8 @@ impl Host {
         inner.replica.step(now, input, &mut outputs);
         let lock_events = inner.replica.take_lock_events();
         inner.times.note_locks(lock_events);
-        for Refusal { limit, peer, session } in inner.replica.take_refusals() {
-            if session == SessionId::NONE {
-                self.limit_table.refuse(limit, now.mono_ms, format_args!("a session of {peer}"));
-            } else {
-                let refused = format_args!("a request of session {session} of {peer}");
-                self.limit_table.refuse(limit, now.mono_ms, refused);
-            }
+        for refusal in inner.replica.take_refusals() {
+            self.limit_table.refuse(refusal.limit, now.mono_ms, refusal);
         }
         self.dispatch(inner, now, outputs);
         if is_tick || inner.replica.history_len() >= HISTORY_AT_ONCE {
@@ -108,7 +103,7 @@ impl Host {
                 }
                 Output::AwaitRoom { connection } => inner.full.push(connection),
                 Output::Notify { connection, zxid, event } => {
-                    inner.notify(connection, zxid, &event);
+                    inner.notify(connection, zxid, event);
                 }
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),

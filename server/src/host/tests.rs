@@ -147,7 +147,7 @@ fn the_long_reads_that_wait_behind_a_sync_are_limited() {
     let bench = Bench::new();
     let (connection, outbox) = bench.connect();
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "nothing is in front of them");
-    outbox.written(outbox.unwritten_bytes());
+    outbox.written(outbox.unwritten_bytes(), 0);
     let mut asked = vec![list(); 500];
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 500 - 32);
@@ -167,7 +167,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
         let create = |path| CreateRequest { path, data: None, acl: Some(Acl::open()), flags: 0 };
         bench.ask(connection, names.map(|path| Request::Create(create(path))).collect());
         bench.commit();
-        outbox.written(outbox.unwritten_bytes());
+        outbox.written(outbox.unwritten_bytes(), 0);
     }
     let mut chunks = VecDeque::new();
     let mut context = Context::from_waker(Waker::noop());
@@ -189,7 +189,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
             };
             for piece in pieces {
                 assert!(piece.len() < 1 << 20, "a list comes in pieces");
-                outbox.written(piece.len());
+                outbox.written(piece.len(), 0);
                 replies.extend_from_slice(&piece);
             }
         }
@@ -238,7 +238,7 @@ fn taken(outbox: &Outbox) -> BytesMut {
             Chunk::Later(pieces) => pieces.for_each(|piece| replies.extend_from_slice(&piece)),
         }
     }
-    outbox.written(replies.len());
+    outbox.written(replies.len(), 0);
     replies
 }
 
@@ -294,7 +294,7 @@ fn no_request_is_refused_for_a_wait_for_its_own_client() {
     let _waker = outbox.push(|out| out.put_shared(unread));
     let mut waiting = bench.received(vec![list()]);
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
-    outbox.written(HIGH_WATER_BYTES + 1);
+    outbox.written(HIGH_WATER_BYTES + 1, 0);
     // The connection offers them again when everything is written.
     hands.0.store(1050, Ordering::Relaxed);
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, DecodeError, Id, frame};
@@ -19,12 +19,15 @@ use zoolet_replica::{ConnectionId, Limit};
 use zoolet_tls::is_hello;
 
 use super::context::PortContext;
+use super::drain::Drain;
 use super::error::ConnectionError;
 use super::four_letter;
+use super::outgoing::{CHUNKS_MAX, Outgoing};
 use super::registry::ConnectionPermit;
 use super::tls::Opened;
 use crate::host::{Admission, Received};
-use crate::outbox::{Chunk, Closing, Outbox, Taken};
+use crate::outbox::{Closing, Outbox, Taken};
+use crate::outbox_budget::Excess;
 use crate::sasl::Login;
 use crate::transport::Stream;
 
@@ -35,9 +38,6 @@ const HANDSHAKE_BYTES_MAX: usize = 4 << 10;
 /// is read is copied from the stack.
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
-
-/// The most chunks in one write.
-const CHUNKS_MAX: usize = 16;
 
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
@@ -66,11 +66,12 @@ pub(super) struct Connection {
     /// Frames that the host does not take yet.
     received: VecDeque<Received>,
     /// What the socket does not take yet.
-    outgoing: VecDeque<Chunk>,
+    outgoing: Outgoing,
     /// Whether the stream may hold on to what was written.
     is_unflushed: bool,
     read_at: Instant,
     wrote_at: Instant,
+    drain: Drain,
 }
 
 /// What a connection waited for.
@@ -108,10 +109,11 @@ impl Connection {
             read_bytes: READ_BYTES_MIN,
             is_accepted: false,
             received: VecDeque::new(),
-            outgoing: VecDeque::new(),
+            outgoing: Outgoing::default(),
             is_unflushed: false,
             read_at: now,
             wrote_at: now,
+            drain: Drain::default(),
         }
     }
 
@@ -237,12 +239,18 @@ impl Connection {
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
                 Event::Room => self.context.host.room(connection),
-                Event::Closing(Closing::Finished) => return Box::pin(self.finish()).await,
-                Event::Closing(Closing::Full) => {
-                    let table = self.context.host.limit_table();
-                    let refused = format_args!("further events for {}", self.peer);
-                    table.refuse(Limit::OutboxBytes, self.context.host.now().mono_ms, refused);
-                    return Err(ConnectionError::SlowReader);
+                Event::Closing(Closing::Finished) => {
+                    if self.outbox.accepted().is_none() {
+                        self.context.count_error(ConnectionError::NOT_ACCEPTED);
+                    }
+                    return Box::pin(self.finish()).await;
+                }
+                Event::Closing(Closing::Full) => return Err(self.evicted(Limit::OutboxBytes)),
+                Event::Closing(Closing::Evicted(Excess::Address(_))) => {
+                    return Err(self.evicted(Limit::OutboxBytesPerAddress));
+                }
+                Event::Closing(Closing::Evicted(Excess::Total)) => {
+                    return Err(self.evicted(Limit::OutboxBytesTotal));
                 }
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
@@ -332,24 +340,33 @@ impl Connection {
             if self.outbox.take_room() {
                 return Poll::Ready(Ok(Event::Room));
             }
-            if self.make_front() {
+            if self.outgoing.make_front() {
                 match self.poll_write(context) {
                     Poll::Ready(Ok(())) => wrote = true,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                    Poll::Pending => break,
+                    Poll::Pending => {
+                        if let Poll::Ready(closing) = self.outbox.poll_end(context) {
+                            return Poll::Ready(Ok(Event::Closing(closing)));
+                        }
+                        break;
+                    }
                 }
                 continue;
             }
             self.poll_flush(context)?;
-            match self.outbox.poll_take(context, &mut self.outgoing) {
+            match self.outbox.poll_take(context, &mut self.outgoing.0) {
                 Poll::Ready(Taken::Frames) => {}
                 Poll::Ready(Taken::Closing(closing)) => {
                     return Poll::Ready(Ok(Event::Closing(closing)));
                 }
                 Poll::Pending if wrote && self.has_unhandled() => {
+                    self.drain.emptied();
                     return Poll::Ready(Ok(Event::Written));
                 }
-                Poll::Pending => break,
+                Poll::Pending => {
+                    self.drain.emptied();
+                    break;
+                }
             }
         }
         if self.received.is_empty()
@@ -367,53 +384,24 @@ impl Connection {
         !self.received.is_empty() || !self.is_accepted && !self.incoming.is_empty()
     }
 
-    /// Makes the first bytes to be written; false if there is nothing to write.
-    fn make_front(&mut self) -> bool {
-        while let Some(front) = self.outgoing.front_mut() {
-            let made = match front {
-                Chunk::Bytes(bytes) if !bytes.is_empty() => return true,
-                Chunk::Bytes(_) => None,
-                Chunk::Later(pieces) => pieces.next(),
-            };
-            match made {
-                Some(bytes) => self.outgoing.push_front(Chunk::Bytes(bytes)),
-                None => {
-                    self.outgoing.pop_front();
-                }
-            }
-        }
-        false
-    }
-
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut slices = [IoSlice::new(&[]); CHUNKS_MAX];
-        let mut count = 0;
-        for (slice, chunk) in slices.iter_mut().zip(&self.outgoing) {
-            let Chunk::Bytes(bytes) = chunk else { break };
-            *slice = IoSlice::new(bytes);
-            count += 1;
-        }
+        let count = self.outgoing.fill(&mut slices);
         let slices = slices.get(..count).unwrap_or(&[]);
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        else {
+            self.drain.blocked(self.outbox.held_bytes());
+            return Poll::Pending;
+        };
+        let written = written?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        self.outbox.written(written);
+        self.drain.took(written);
         self.is_unflushed = true;
         self.wrote_at = Instant::now();
-        let mut rest = written;
-        while let Some(Chunk::Bytes(bytes)) = self.outgoing.front_mut() {
-            let taken = rest.min(bytes.len());
-            bytes.advance(taken);
-            rest -= taken;
-            if !bytes.is_empty() {
-                break;
-            }
-            self.outgoing.pop_front();
-        }
-        if self.outgoing.is_empty() {
-            self.outgoing = VecDeque::new();
-        }
+        let counted = self.outgoing.advance(written);
+        self.outbox.written(written, counted);
         Poll::Ready(Ok(()))
     }
 
@@ -445,7 +433,7 @@ impl Connection {
     }
 
     /// Ends a connection whose client is silent or does not read; else returns when to look again.
-    fn check_deadlines(&self) -> Result<Instant, ConnectionError> {
+    fn check_deadlines(&mut self) -> Result<Instant, ConnectionError> {
         let now = Instant::now();
         let Some(accepted) = self.outbox.accepted() else {
             return Ok(now + Duration::from_millis(IDLE_ROUNDING_MS));
@@ -458,10 +446,24 @@ impl Connection {
             return Err(ConnectionError::Idle(idle_ms));
         }
         let slow_reader_at = self.wrote_at + Duration::from_millis(timeout_ms);
-        if (!self.outgoing.is_empty() || self.is_unflushed) && now >= slow_reader_at {
+        if (!self.outgoing.0.is_empty() || self.is_unflushed) && now >= slow_reader_at {
             return Err(ConnectionError::SlowReader);
         }
-        Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))
+        let window = Duration::from_millis(self.context.options.drain_window_ms);
+        if self.drain.is_too_slow(now, window, self.outbox.held_bytes()) {
+            return Err(ConnectionError::SlowReader);
+        }
+        let next = idle_at.min(now + Duration::from_millis(timeout_ms)).min(now + window);
+        Ok(next.max(now + Duration::from_secs(1)))
+    }
+
+    /// Counts and logs that a limit ends this connection.
+    fn evicted(&self, limit: Limit) -> ConnectionError {
+        let now_ms = self.context.host.now().mono_ms;
+        let connection =
+            format_args!("the connection of {}, which does not read, is closed", self.peer);
+        self.context.host.limit_table().refuse(limit, now_ms, connection);
+        ConnectionError::Evicted(limit.setting())
     }
 
     /// Sends what the stream holds on to. A client that does not read has as long as any other.

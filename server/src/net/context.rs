@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,12 +10,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zoolet_replica::Limit;
 
+use super::error::ConnectionError;
 use super::options::PortOptions;
 use super::registry::Registry;
 use crate::arrivals::Arrivals;
 use crate::descriptors::probes_max;
 use crate::host::Host;
 use crate::limits::LimitReading;
+use crate::outbox_budget::OutboxBudget;
 use crate::process;
 
 /// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
@@ -32,6 +34,8 @@ pub(super) struct PortContext {
     pub(super) registry: Arc<Registry>,
     /// Connections over a limit that may ask a four-letter word.
     pub(super) asking: Arrivals,
+    /// The memory of all outboxes.
+    pub(super) budget: Arc<OutboxBudget>,
     /// What `stmk` sets and `gtmk` shows, and nothing reads.
     pub(super) trace_mask: AtomicU64,
     /// When the port was opened.
@@ -40,6 +44,8 @@ pub(super) struct PortContext {
     pub(super) bound_at: watch::Receiver<SocketAddr>,
     /// Where the port for TLS listens.
     pub(super) secure_at: Option<SocketAddr>,
+    /// The connections that have ended with an error, by its reason.
+    errors: [AtomicU64; ConnectionError::REASONS.len()],
     /// When each kind of fault was last warned of.
     warned_at: Mutex<BTreeMap<&'static str, Instant>>,
 }
@@ -55,8 +61,23 @@ impl PortContext {
         let registry = Registry::new(&options, host.limit_table());
         let trace_mask = AtomicU64::new(TRACE_MASK);
         let opened = Instant::now();
-        let (asking, warned_at) = (Arrivals::new(probes_max()), Mutex::default());
-        Self { options, host, registry, asking, trace_mask, opened, bound_at, secure_at, warned_at }
+        let (asking, errors) = (Arrivals::new(probes_max()), Default::default());
+        let warned_at = Mutex::default();
+        let budget =
+            OutboxBudget::new(options.outbox_bytes_total_max, options.outbox_bytes_per_address_max);
+        Self {
+            options,
+            host,
+            registry,
+            asking,
+            budget,
+            trace_mask,
+            opened,
+            bound_at,
+            secure_at,
+            errors,
+            warned_at,
+        }
     }
 
     /// Returns the limits of the server, as they are now.
@@ -68,7 +89,23 @@ impl PortContext {
             table.set_used(Limit::OpenFiles, usize::try_from(open).unwrap_or(usize::MAX));
             table.set_max(Limit::OpenFiles, usize::try_from(max).unwrap_or(usize::MAX));
         }
+        table.set_used(Limit::OutboxBytesPerAddress, self.budget.busiest_address());
+        table.set_used(Limit::OutboxBytesTotal, self.budget.total());
         table.readings()
+    }
+
+    /// Counts a connection that ends with an error.
+    pub(super) fn count_error(&self, reason: &'static str) {
+        let all = ConnectionError::REASONS.iter().zip(&self.errors);
+        for (_, count) in all.filter(|(known, _)| **known == reason) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how many connections have ended with an error, by its reason.
+    pub(super) fn errors(&self) -> Vec<(&'static str, u64)> {
+        let all = ConnectionError::REASONS.iter().zip(&self.errors);
+        all.map(|(reason, count)| (*reason, count.load(Ordering::Relaxed))).collect()
     }
 
     /// Whether a warning of this kind is due: strangers can connect as often as they like.

@@ -42,6 +42,9 @@ pub(super) enum ConnectionError {
     /// The client does not read what it is sent.
     #[error("the client does not read")]
     SlowReader,
+    /// The client does not read, and a limit on unread bytes is reached.
+    #[error("the client does not read, and {0} is reached")]
+    Evicted(&'static str),
     /// The client asked for more than one reply can hold.
     #[error("a reply would be longer than outbox_bytes_max and 16 MiB")]
     ReplyTooLong,
@@ -63,6 +66,47 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
+    /// The reason of a connection that ends with its handshake: the session has expired, a limit is
+    /// reached, or the client has seen more than this server.
+    pub(super) const NOT_ACCEPTED: &'static str = "not_accepted";
+
+    /// Every result of [`Self::reason`], and [`Self::NOT_ACCEPTED`].
+    pub(super) const REASONS: [&'static str; 14] = [
+        Self::NOT_ACCEPTED,
+        "bad_frame",
+        "request_too_long",
+        "socket",
+        "tls",
+        "certificate",
+        "idle",
+        "slow_reader",
+        "limit",
+        "reply_too_long",
+        "handshake_timeout",
+        "gave_way",
+        "proposals_full",
+        "not_serving",
+    ];
+
+    /// Returns the reason as metrics name it.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Decode(_) => "bad_frame",
+            Self::RequestTooLong { .. } => "request_too_long",
+            Self::Io(_) => "socket",
+            Self::TlsHello | Self::Tls(_) => "tls",
+            Self::Certificate(_) => "certificate",
+            Self::Idle(_) => "idle",
+            Self::SlowReader => "slow_reader",
+            Self::Evicted(_) => "limit",
+            Self::ReplyTooLong => "reply_too_long",
+            Self::HandshakeTimeout(_) => "handshake_timeout",
+            Self::GaveWay => "gave_way",
+            Self::Busy(_) => "proposals_full",
+            Self::NotServing => "not_serving",
+        }
+    }
+
     /// Returns the kind of a fault that the operator of the client has to mend, and would not find
     /// out from the client alone.
     pub(super) fn warned_as(&self) -> Option<&'static str> {
@@ -76,6 +120,8 @@ impl ConnectionError {
             Some("unreadable certificate")
         } else if let Self::RequestTooLong { .. } = self {
             Some("request too long")
+        } else if matches!(self, Self::SlowReader | Self::ReplyTooLong | Self::Busy(_)) {
+            Some(self.reason())
         } else {
             None
         }
@@ -92,6 +138,7 @@ impl ConnectionError {
             | Self::Busy(_) => true,
             Self::Io(_)
             | Self::SlowReader
+            | Self::Evicted(_)
             | Self::HandshakeTimeout(_)
             | Self::GaveWay
             | Self::TlsHello

@@ -5,6 +5,7 @@
 
 mod connection;
 mod context;
+mod drain;
 mod error;
 mod format;
 mod four_letter;
@@ -12,6 +13,7 @@ mod frame_records;
 mod login;
 mod movable_listener;
 mod options;
+mod outgoing;
 mod port;
 mod registry;
 mod reports;

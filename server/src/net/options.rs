@@ -38,6 +38,12 @@ pub(crate) struct PortOptions {
     pub descriptors_max: Option<usize>,
     /// The most bytes that wait for one client to read them.
     pub outbox_bytes_max: usize,
+    /// The most bytes in memory that wait for the clients of one address.
+    pub outbox_bytes_per_address_max: usize,
+    /// For all clients.
+    pub outbox_bytes_total_max: usize,
+    /// The window in which a client must read a part of its backlog; see `drain`.
+    pub drain_window_ms: u64,
     /// What four-letter words say about the configuration.
     pub server_info: ServerInfo,
 }

@@ -190,7 +190,8 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
         Arrival::Socket(_, spoken) => *spoken,
         Arrival::Inside(_) => Spoken::Plain,
     };
-    let outbox = Arc::new(Outbox::new(context.options.outbox_bytes_max));
+    let share = context.budget.share(peer.ip());
+    let outbox = Arc::new(Outbox::sharing(context.options.outbox_bytes_max, share));
     let since_ms = context.host.now().wall_ms;
     let entry =
         RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms, is_secure: false };
@@ -219,6 +220,9 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
         }
         Err(error) => Err(error),
     };
+    if let Err(error) = &served {
+        context.count_error(error.reason());
+    }
     match served {
         Ok(()) => {}
         Err(error) if error.warned_as().is_some_and(|kind| context.may_warn(kind)) => {
@@ -256,7 +260,7 @@ async fn refuse(arrival: Arrival, peer: SocketAddr, limit: Limit, context: &Port
     };
     context.registry.count_refused(limit, spoken);
     let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
-    table.refuse(limit, now_ms, format_args!("a connection of {peer}"));
+    table.refuse(limit, now_ms, format_args!("a connection of {peer} is refused"));
 }
 
 /// Carries out the handshake of TLS, if there is to be one.
@@ -276,7 +280,11 @@ async fn open(
     if let Err(ConnectionError::Tls(HandshakeError::Queue)) = &opened {
         context.registry.count_not_started();
         let (table, now_ms) = (context.host.limit_table(), context.host.now().mono_ms);
-        table.refuse(Limit::TlsHandshakes, now_ms, format_args!("a late handshake of {peer}"));
+        table.refuse(
+            Limit::TlsHandshakes,
+            now_ms,
+            format_args!("a late handshake of {peer} is refused"),
+        );
     }
     opened
 }

@@ -86,6 +86,8 @@ impl Registry {
         table.set_max(Limit::Handshakes, options.handshakes_max);
         table.set_max(Limit::TlsHandshakes, options.tls_handshakes_max);
         table.set_max(Limit::OutboxBytes, options.outbox_bytes_max);
+        table.set_max(Limit::OutboxBytesPerAddress, options.outbox_bytes_per_address_max);
+        table.set_max(Limit::OutboxBytesTotal, options.outbox_bytes_total_max);
         Arc::new(Self {
             per_address_max: options.connections_per_address_max,
             total_max,

@@ -117,6 +117,11 @@ impl PortReports {
         self.0.limits()
     }
 
+    /// Returns how many connections have ended with an error, by its reason.
+    pub(crate) fn errors(&self) -> Vec<(&'static str, u64)> {
+        self.0.errors()
+    }
+
     pub(crate) fn connections(&self) -> Vec<ConnectionReport> {
         let report = |entry: super::registry::RegisteredConnection| {
             let (traffic, accepted) = (entry.outbox.traffic(), entry.outbox.accepted());

@@ -12,6 +12,8 @@
 
 mod bad_input;
 mod expensive_requests;
+mod fair_shares;
 mod four_letter_words;
 mod resource_limits;
+mod slow_readers;
 mod support;

@@ -120,3 +120,13 @@ pub(crate) fn memory_kib(pid: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
+
+/// A figure of `mntr`.
+pub(crate) fn mntr(address: SocketAddr, name: &str) -> u64 {
+    let answer = four_letter::ask(address, "mntr").unwrap();
+    let value = answer.lines().find_map(|line| {
+        let (key, value) = line.split_once('\t')?;
+        (key.strip_prefix("zk_") == Some(name)).then(|| value.parse().unwrap())
+    });
+    value.unwrap_or_else(|| panic!("{answer} has no zk_{name}"))
+}

@@ -114,6 +114,12 @@ impl Ensemble {
         self.looks.iter().find(|look| look.found.serving().is_some_and(Served::is_leader))
     }
 
+    /// Whether a limit of all clients is reached on any server: it refuses newcomers.
+    fn refuses_clients(&self) -> bool {
+        let serving = self.looks.iter().filter_map(|look| look.found.serving());
+        serving.flat_map(|served| &served.limits_reached).any(|limit| limit.is_total)
+    }
+
     fn serving(&self) -> usize {
         self.looks.iter().filter(|look| look.found.serving().is_some()).count()
     }
@@ -124,12 +130,17 @@ impl Ensemble {
         match self.leader() {
             // A server that cannot be asked may lead.
             None if is_whole || self.serving() == 0 => Some(Exit::Connection),
-            Some(_) if is_whole && self.serving() == self.looks.len() => None,
+            Some(_)
+                if is_whole && self.serving() == self.looks.len() && !self.refuses_clients() =>
+            {
+                None
+            }
             None | Some(_) => Some(Exit::Failed),
         }
     }
 
-    /// The same for these servers alone: their leader may be another.
+    /// The same for these servers alone: their leader may be another. A limit that is reached does
+    /// not count, because this is a health check, and a restart does not help.
     fn exit_of_named(&self) -> Option<Exit> {
         match self.serving() {
             0 => Some(Exit::Connection),
@@ -158,7 +169,8 @@ impl Ensemble {
         let (all, serving) = (self.looks.len() + self.unknown.len(), self.serving());
         let serve = if all == 1 { "server serves" } else { "servers serve" };
         if let Some(leader) = self.leader() {
-            return format!("{serving} of {all} {serve}; {} leads", leader.address);
+            let refuses = if self.refuses_clients() { "; newcomers are refused" } else { "" };
+            return format!("{serving} of {all} {serve}; {} leads{refuses}", leader.address);
         }
         let up = self.looks.iter().filter(|look| look.found.is_server()).count();
         let needed = all / 2 + 1;
@@ -235,6 +247,8 @@ async fn config(
 
 #[cfg(test)]
 mod tests {
+    use zoolet_survey::srvr::ReachedLimit;
+
     use super::look::Found;
     use super::*;
 
@@ -283,6 +297,12 @@ mod tests {
         assert_eq!(exit(&[serving("leader"), serving("read-only")]), Some(Exit::Failed));
         assert_eq!(exit(&[serving("follower"), Found::Refused]), Some(Exit::Connection));
         assert_eq!(exit(&[Found::NotServing]), Some(Exit::Connection));
+        let Found::Serving(mut full) = serving("leader") else { unreachable!() };
+        let text = "sessions 5 of 5, 0 refused (limits.sessions_max)".to_owned();
+        full.limits_reached = vec![ReachedLimit { text, is_total: false }];
+        assert_eq!(exit(&[Found::Serving(full.clone())]), None, "a limit of one client");
+        full.limits_reached.iter_mut().for_each(|limit| limit.is_total = true);
+        assert_eq!(exit(&[Found::Serving(full)]), Some(Exit::Failed));
         let named = |found: &[Found]| ensemble(found).exit_of_named();
         assert_eq!(named(&[serving("follower")]), None);
         assert_eq!(named(&[serving("follower"), Found::Refused]), Some(Exit::Failed));

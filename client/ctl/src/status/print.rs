@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use zoolet_survey::members::Member;
-use zoolet_survey::srvr::Served;
+use zoolet_survey::srvr::{ReachedLimit, Served};
 
 use super::Ensemble;
 use super::look::Look;
@@ -36,8 +36,25 @@ pub(super) fn text(ensemble: &Ensemble) -> String {
         out += padded.collect::<Vec<_>>().join("  ").trim_end();
         out.push('\n');
     }
+    let limits = limits(ensemble);
+    if !limits.is_empty() {
+        out += &format!("\n{}\n", limits.join("\n"));
+    }
     // Names and versions are what the servers say.
     lines_text(&(out + "\n" + &ensemble.summary()))
+}
+
+/// Returns a line for each limit that a server has reached.
+fn limits(ensemble: &Ensemble) -> Vec<String> {
+    let of_server = |look: &Look| -> Vec<String> {
+        let line = |limit: &ReachedLimit| {
+            let whose = if limit.is_total { "" } else { " by one address or identity" };
+            format!("{}: limit reached{whose}: {}", look.address, limit.text)
+        };
+        let reached = look.found.serving().map(|served| served.limits_reached.iter().map(line));
+        reached.into_iter().flatten().collect()
+    };
+    ensemble.looks.iter().flat_map(of_server).collect()
 }
 
 fn leader(ensemble: &Ensemble) -> Option<&Served> {
@@ -100,6 +117,7 @@ fn server(look: &Look, leader: Option<&Served>) -> Value {
         "latency_ms": served.latency_ms,
         "znodes": served.znodes,
         "version": served.version,
+        "limits_reached": served.limits_reached.iter().map(|limit| &limit.text).collect::<Vec<_>>(),
     })
 }
 

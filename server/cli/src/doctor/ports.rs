@@ -14,6 +14,7 @@ use super::directories;
 use super::finding::Findings;
 
 const PORTS: &str = "ports";
+const LIMITS: &str = "limits";
 
 /// How long a program on a port may take to say what it is.
 const ASK_LIMIT: Duration = Duration::from_secs(1);
@@ -27,8 +28,11 @@ const LISTENING: &str = "0A";
 /// What was found at a port.
 enum Probe {
     Free,
-    /// By what, as far as it is known.
-    InUse(String),
+    /// The program, if known, and the limits that it has reached.
+    InUse {
+        user: String,
+        limits: Vec<String>,
+    },
     Failed(String),
 }
 
@@ -51,10 +55,13 @@ pub(super) async fn check(config: &ServerConfig, findings: &mut Findings) {
                 findings.warn(PORTS, format!("{port}: the server does not listen there"));
             }
             Probe::Free => findings.ok(PORTS, format!("{port}: free")),
-            Probe::InUse(user) if is_running => {
+            Probe::InUse { user, limits } if is_running => {
                 findings.ok(PORTS, format!("{port}: in use{user}"));
+                for limit in limits {
+                    findings.warn(LIMITS, limit);
+                }
             }
-            Probe::InUse(user) => findings.error(PORTS, format!("{port}: in use{user}")),
+            Probe::InUse { user, .. } => findings.error(PORTS, format!("{port}: in use{user}")),
             Probe::Failed(why) => findings.error(PORTS, format!("{port}: {why}")),
         }
     }
@@ -68,20 +75,20 @@ async fn probe(bind: &HostPort) -> Probe {
     };
     match TcpListener::bind(address) {
         Ok(_) => Probe::Free,
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Probe::InUse(user_of(address).await)
-        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => user_of(address).await,
         Err(error) => Probe::Failed(error.to_string()),
     }
 }
 
 /// What uses a port, as far as it can be found out: its process, and what it says itself.
-async fn user_of(address: SocketAddr) -> String {
+async fn user_of(address: SocketAddr) -> Probe {
     let process = process_on(address.port()).map(|process| format!(" by {process}"));
-    let asked = timeout(ASK_LIMIT, version_at(reachable(address))).await;
-    let version = asked.ok().and_then(Result::ok).flatten();
-    let server = version.map(|version| format!(", a ZooKeeper server: {version}"));
-    [process, server].into_iter().flatten().collect()
+    let asked = timeout(ASK_LIMIT, srvr_at(reachable(address))).await;
+    let answer = asked.ok().and_then(Result::ok).unwrap_or_default();
+    let server = version_of(&answer).map(|version| format!(", a ZooKeeper server: {version}"));
+    let user = [process, server].into_iter().flatten().collect();
+    let reached = answer.lines().filter(|line| line.starts_with("Limit reached"));
+    Probe::InUse { user, limits: reached.map(str::to_owned).collect() }
 }
 
 /// The address at which a listener of all addresses is reached.
@@ -99,13 +106,21 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 /// What a client port says about its version; `None` if it is something else.
 pub(super) async fn version_at(address: SocketAddr) -> io::Result<Option<String>> {
+    Ok(version_of(&srvr_at(address).await?))
+}
+
+/// Returns the answer of a port to `srvr`.
+async fn srvr_at(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"srvr").await?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
-    let answer = String::from_utf8_lossy(&answer);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn version_of(answer: &str) -> Option<String> {
     let version = answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "));
-    Ok(version.map(|version| version.split([',', ' ']).next().unwrap_or(version).to_owned()))
+    version.map(|version| version.split([',', ' ']).next().unwrap_or(version).to_owned())
 }
 
 /// The name and the number of the process that listens at a port. Only root sees those of others.

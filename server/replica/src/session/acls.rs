@@ -7,7 +7,7 @@
 use zoolet_jute::{Acl, Id, MultiOp, Request};
 
 use crate::state::{is_authenticated, normalized_network};
-use crate::{ConnectionId, Limit, Replica};
+use crate::{ConnectionId, Limit, Refused, Replica};
 
 impl Replica {
     /// Normalizes the ACLs of a write, and empties those that are refused.
@@ -27,7 +27,7 @@ impl Replica {
             }
         }
         if is_too_long {
-            self.refuse(Limit::AclEntries, connection);
+            self.refuse(Limit::AclEntries, connection, Refused::Request);
         }
     }
 }

@@ -115,7 +115,10 @@ impl Replica {
         for change in changes {
             match change {
                 Change::SessionOpened(session) => self.grant(*session),
-                Change::SessionResumed { session, .. } => {
+                Change::SessionResumed { session, owner } => {
+                    if *owner != self.owner() {
+                        self.holders.forget(*session);
+                    }
                     // Also without the lead: what was decided is about the time before.
                     self.expiry.forget(*session);
                     self.grant(*session);
@@ -123,7 +126,10 @@ impl Replica {
                     // newer connection, whose handshake is finished next.
                     self.close_session(*session, out);
                 }
-                Change::SessionClosed(session) => self.expiry.forget(*session),
+                Change::SessionClosed(session) => {
+                    self.expiry.forget(*session);
+                    self.holders.forget(*session);
+                }
                 Change::Created { .. }
                 | Change::Deleted { .. }
                 | Change::DataChanged { .. }

@@ -14,7 +14,7 @@ use super::identity::first_identities;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
-use crate::{ConnectionId, Limit, Op, Output, ProposalNumber, Refusal, Replica};
+use crate::{ConnectionId, Limit, Op, Output, ProposalNumber, Refusal, Refused, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
 const NO_XID: Xid = Xid(0);
@@ -31,14 +31,13 @@ impl Replica {
             return self.connect_read_only(connection, (peer, proved), request, out);
         }
         let new = request.session_id == SessionId::NONE;
-        let full = self.state.session_count() >= self.options.sessions_max;
+        let reached = self.reached_session_limit(peer, proved).filter(|_| new);
         // A resume is held against the client's zxid when its command is applied here.
         let ahead = request.last_zxid_seen > self.state.last_zxid();
-        if self.serving && new && full {
-            let session = SessionId::NONE;
-            self.refusals.push(Refusal { limit: Limit::Sessions, peer, session });
+        if let Some(limit) = reached.filter(|_| self.serving) {
+            self.refuse_session(limit, peer);
         }
-        if !self.serving || new && (full || ahead) {
+        if !self.serving || reached.is_some() || new && ahead {
             out.push(Output::Close { connection });
             return;
         }
@@ -59,6 +58,7 @@ impl Replica {
                 ProposalOwner::Resume { connection, session },
             )
         };
+        self.holders.hold(session, (peer, proved), self.now.mono_ms);
         let identities = first_identities(peer, proved);
         let answer = CommandReply::Handshake {
             response: ConnectResponse {
@@ -110,12 +110,27 @@ impl Replica {
                 out.push(Output::Accept { connection, response });
             }
             Some(ErrorCode::SessionExpired) => {
+                self.holders.forget(session);
                 self.forget(connection);
                 refuse(connection, response.read_only, out);
             }
             // The id of a new session is taken: the client tries again and gets the next.
             Some(_) => self.close(connection, out),
         }
+    }
+
+    /// Returns the limit that a new session of this client would exceed.
+    fn reached_session_limit(&self, peer: IpAddr, proved: &[Id]) -> Option<Limit> {
+        if self.state.session_count() >= self.options.sessions_max {
+            return Some(Limit::Sessions);
+        }
+        self.holders.reached(peer, proved, &self.options)
+    }
+
+    /// Notes that a limit has refused a new session.
+    pub(super) fn refuse_session(&mut self, limit: Limit, peer: IpAddr) {
+        let (session, refused) = (SessionId::NONE, Refused::Session);
+        self.refusals.push(Refusal { limit, peer, session, refused });
     }
 
     /// Ignores from now on what the old connection of a session sends: the session is being resumed

@@ -117,6 +117,7 @@ impl Replica {
             Role::Looking => self.stop_serving(out),
         }
         self.retry_held_pings(out);
+        self.sweep_holders();
     }
 
     fn reap(&mut self, out: &mut Vec<Output>) {

@@ -6,7 +6,7 @@ use zoolet_jute::{AuthPacket, ErrorCode, Id, OpCode, Reply, Request, Zxid};
 use super::client::{Ready, RequestState};
 use super::identity::Schemes;
 use super::reply_to::ReplyTo;
-use crate::{BadRequest, ConnectionId, Limit, Replica, SaslStep};
+use crate::{BadRequest, ConnectionId, Limit, Refused, Replica, SaslStep};
 
 /// How many bytes of credentials are hashed in a unit of a step's budget.
 const HASHED_BYTES: usize = 256;
@@ -81,7 +81,7 @@ impl Replica {
             asking.identities = identities.into();
             return true;
         };
-        self.refuse(exceeded, connection);
+        self.refuse(exceeded, connection, Refused::Request);
         false
     }
 }

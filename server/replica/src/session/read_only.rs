@@ -14,7 +14,7 @@ use super::client::{Client, Ready, RequestState};
 use super::handshake::refuse;
 use super::identity::first_identities;
 use super::password::password_of;
-use crate::{ConnectionId, Limit, Output, Refusal, Replica};
+use crate::{ConnectionId, Limit, Output, Replica};
 
 impl Replica {
     /// Without a leader for too long: from now on only reads are served.
@@ -47,7 +47,7 @@ impl Replica {
         let is_ahead = request.last_zxid_seen > self.state.last_zxid();
         let is_full = self.sessions.len() >= self.options.sessions_max;
         if is_full {
-            self.refusals.push(Refusal { limit: Limit::Sessions, peer, session: SessionId::NONE });
+            self.refuse_session(Limit::Sessions, peer);
         }
         if request.read_only != Some(true) || !is_new || is_ahead || is_full {
             out.push(Output::Close { connection });

@@ -370,10 +370,10 @@ impl Replica {
                 let left = Box::new(PartsLeft::new(parts.0, identities));
                 return self.read_parts(reply_to, left, out);
             }
-            Request::AddWatch(body) => self.add_watch(connection, &body),
+            Request::AddWatch(body) => self.add_watch(connection, &body, out),
             Request::CheckWatches(body) => self.check_watches(connection, &body),
             Request::RemoveWatches(body) => self.remove_watches(connection, &body),
-            read => match self.read(connection, &read, identities) {
+            read => match self.read(connection, &read, identities, out) {
                 Ok(ReadReply::Short(reply)) => Ok(reply),
                 Ok(ReadReply::Long(body)) => return self.reply_long(reply_to, body, out),
                 Err(code) => Err(code),

@@ -13,7 +13,7 @@ use super::{Modes, WatchTable};
 use crate::cost::{self, Meter};
 use crate::session::{ReplyTo, RequestState};
 use crate::state::{PartsLeft, ReadReply, State};
-use crate::{ConnectionId, Limit, Output, Replica};
+use crate::{ConnectionId, Output, Replica};
 
 /// How many watches of a connection are looked up in one go behind a snapshot.
 const CATCH_UP_AT_ONCE: usize = 500;
@@ -28,9 +28,10 @@ impl Replica {
         connection: ConnectionId,
         request: &Request,
         identities: &[Id],
+        out: &mut Vec<Output>,
     ) -> Result<ReadReply, ErrorCode> {
         let watch = wanted_watch(request);
-        if watch.is_some_and(|(path, _)| !self.make_room_for(connection, path)) {
+        if watch.is_some_and(|(path, _)| !self.make_room_for(connection, path, out)) {
             return Err(ErrorCode::ThrottledOp);
         }
         let (session, skip_acl) = (self.session_of(connection), self.options.policy.skip_acl);
@@ -67,8 +68,9 @@ impl Replica {
         &mut self,
         connection: ConnectionId,
         body: &AddWatchRequest,
+        out: &mut Vec<Output>,
     ) -> Result<Reply, ErrorCode> {
-        if !self.make_room_for(connection, &body.path) {
+        if !self.make_room_for(connection, &body.path, out) {
             return Err(ErrorCode::ThrottledOp);
         }
         let modes = match body.mode {
@@ -118,7 +120,7 @@ impl Replica {
             self.spend(SET_WATCH_WORK + cost::units(2 * cost::of_path(&path)));
             let missed = kind.missed(&self.state, &path, left.since());
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
-                if !self.make_room_for(connection, &path) {
+                if !self.make_room_for(connection, &path, out) {
                     self.close(connection, out);
                     return;
                 }
@@ -135,30 +137,6 @@ impl Replica {
             }
         }
         self.put_back(reply_to, RequestState::Watches(left));
-    }
-
-    /// Whether a connection may watch this path as well. A path need not exist to be watched, and can
-    /// be as long as a frame, so watches are limited by their memory, too.
-    fn make_room_for(&mut self, connection: ConnectionId, path: &str) -> bool {
-        if !self.watches.modes(connection, path).is_empty() {
-            return true;
-        }
-        let (watches, options) = (&self.watches, &self.options);
-        let more = WatchTable::bytes_of(path);
-        let bytes = watches.bytes_of_connection(connection) + more;
-        let exceeded = if watches.len_of(connection) >= options.watches_per_connection_max {
-            Limit::SessionWatches
-        } else if bytes > options.watch_bytes_per_connection_max {
-            Limit::SessionWatchBytes
-        } else if watches.len() >= options.watches_max {
-            Limit::Watches
-        } else if watches.bytes() + more > options.watch_bytes_max {
-            Limit::WatchBytes
-        } else {
-            return true;
-        };
-        self.refuse(exceeded, connection);
-        false
     }
 
     /// The state has jumped over changes that were not seen. One-shot watches fire if what they wait
@@ -264,7 +242,7 @@ impl Jump {
 fn made_up(connection: ConnectionId, event_type: EventType, path: &str) -> Output {
     let state = KeeperState::SyncConnected;
     let event = WatcherEvent { event_type, state, path: path.to_owned() };
-    Output::Notify { connection, zxid: Zxid::NONE, event }
+    Output::Notify { connection, zxid: Zxid::NONE, event: Arc::new(event) }
 }
 
 /// The one-shot watch that a read asks for. A `multiRead` asks for none (§8.1).

@@ -2,6 +2,8 @@
 
 mod delivery;
 mod mode;
+mod room;
+mod shares;
 mod storm;
 mod table;
 #[cfg(test)]
@@ -11,6 +13,7 @@ mod watches_left;
 
 pub(crate) use delivery::Jump;
 pub(crate) use mode::Modes;
+pub(crate) use shares::Share;
 pub(crate) use storm::Storm;
 pub use table::WatchPlace;
 pub(crate) use table::WatchTable;

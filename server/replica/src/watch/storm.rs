@@ -98,6 +98,12 @@ impl Replica {
             (event, targets.into_iter())
         };
         let skip_acl = self.options.policy.skip_acl;
+        // One for all watchers: a path may be as long as a frame.
+        let notice = Arc::new(WatcherEvent {
+            event_type: event.kind,
+            state: KeeperState::SyncConnected,
+            path: event.path.clone(),
+        });
         while self.budget > 0
             && let Some(connection) = targets.next()
         {
@@ -109,10 +115,8 @@ impl Replica {
             let (may_read, cost) = State::judge(&event.acl, perms::READ, identities, skip_acl);
             self.spend(cost::units(cost));
             if may_read || planted!("events-for-all-to-read") {
-                let state = KeeperState::SyncConnected;
-                let (event_type, path) = (event.kind, event.path.clone());
-                let event_bytes = path.len();
-                let event = WatcherEvent { event_type, state, path };
+                let event_bytes = notice.path.len();
+                let event = Arc::clone(&notice);
                 out.push(Output::Notify { connection, zxid, event });
                 self.spend(NOTIFICATION_WORK + event_bytes / COPIED_BYTES);
             }

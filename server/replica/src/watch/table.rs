@@ -1,10 +1,12 @@
 //! Who watches what. Watches belong to a connection and are gone with it (protocol §8.1).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::mode::{Modes, Trigger};
+use super::shares::{Share, Shares};
 use super::watched::Watched;
 use crate::ConnectionId;
 use crate::path_prefix::at_or_above;
@@ -26,6 +28,7 @@ pub(crate) struct WatchTable {
     registrations: usize,
     // Invariant: the sum over `connections`.
     bytes: usize,
+    shares: Shares,
     data_entries: usize,
     child_entries: usize,
 }
@@ -67,6 +70,7 @@ impl WatchTable {
             invariant!(is_new, "connection {} has a path that does not have it", connection.0);
             self.bytes += Self::bytes_of(&path);
             self.registrations += 1;
+            self.shares.grow(connection, Self::bytes_of(&path));
         }
         if after.intersects(Modes::RECURSIVE) {
             self.recursive.entry(Arc::clone(&path)).or_default().insert(connection);
@@ -210,25 +214,57 @@ impl WatchTable {
         (found, None)
     }
 
-    /// How many paths a connection watches.
-    pub(crate) fn len_of(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, Watched::len)
+    /// The watches of a connection count for this address, until [`WatchTable::leave`].
+    pub(super) fn enter(&mut self, connection: ConnectionId, peer: IpAddr) {
+        self.shares.enter(connection, peer);
+    }
+
+    /// A connection is closed: its watches do not count any more, and are removed by and by.
+    pub(crate) fn leave(&mut self, connection: ConnectionId) {
+        let all = self.share_of(connection);
+        self.shares.leave(connection, all);
+    }
+
+    /// Returns the watches of a connection.
+    pub(crate) fn share_of(&self, connection: ConnectionId) -> Share {
+        let watched = self.connections.get(&connection);
+        watched.map_or(Share::default(), |all| Share { len: all.len(), bytes: all.bytes() })
+    }
+
+    /// Returns the watches of all connections from an address.
+    pub(super) fn share_of_address(&self, peer: IpAddr) -> Share {
+        self.shares.of_address(peer)
+    }
+
+    /// Returns all watches that count.
+    pub(crate) fn total(&self) -> Share {
+        self.shares.total()
+    }
+
+    /// Returns the address that has most, and how much.
+    pub(crate) fn busiest(&self, measure: fn(Share) -> usize) -> Option<(IpAddr, Share)> {
+        self.shares.busiest(measure)
+    }
+
+    /// Returns the connection of an address that has most, and how much.
+    pub(super) fn largest_of(
+        &self,
+        address: IpAddr,
+        measure: fn(Share) -> usize,
+    ) -> Option<(ConnectionId, usize)> {
+        let all = self.shares.connections_of(address);
+        all.map(|one| (one, measure(self.share_of(one)))).max_by_key(|(_, size)| *size)
+    }
+
+    /// Returns how many connections [`WatchTable::largest_of`] looks at.
+    pub(super) fn watchers(&self) -> usize {
+        self.shares.len()
     }
 
     /// The memory of a watch on this path, in bytes. A path that several connections watch is held
     /// once and counted for each: any of them may be the last.
     pub(crate) const fn bytes_of(path: &str) -> usize {
         ENTRY_BYTES + path.len()
-    }
-
-    /// The memory of the watches of a connection, in bytes.
-    pub(crate) fn bytes_of_connection(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, Watched::bytes)
-    }
-
-    /// The memory of all watches, in bytes.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// How many pairs of a connection and a path there are.
@@ -279,6 +315,7 @@ impl WatchTable {
         let sum: usize = self.connections.iter().map(|(_, watched)| watched.bytes()).sum();
         let is_summed = sum == self.bytes && self.connections.iter().all(is_summed);
         invariant!(is_summed, "{sum} bytes of watches are counted as {}", self.bytes);
+        self.shares.check(|connection| self.share_of(connection));
     }
 
     /// Keeps everything but `paths` in step with a connection's fewer modes.
@@ -294,6 +331,7 @@ impl WatchTable {
             let (bytes, sum) = (Self::bytes_of(path), self.bytes);
             invariant!(bytes <= sum, "a watch has {bytes} of {sum} bytes");
             self.bytes = sum - bytes;
+            self.shares.shrink(connection, Share { len: 1, bytes });
             if left == Some(0) {
                 self.connections.remove(&connection);
             }

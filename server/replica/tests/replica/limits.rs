@@ -201,5 +201,9 @@ fn the_watches_of_all_connections_share_a_limit_of_memory() {
         world.commit();
         added += (0..100).filter(|n| ask(&mut world, connection, add(*n)).is_none()).count();
     }
-    assert!((10_000 / 400..10_000 / 100).contains(&added), "{added} watches");
+    assert!(added >= 10_000 / 400, "{added} watches");
+    // A connection gives way to one with much less, so more were added than are there.
+    let used = world.servers[0].replica.limits_used();
+    let of_all = used.into_iter().find(|(limit, _)| *limit == Limit::WatchBytes);
+    assert!((5000..=10_000).contains(&of_all.unwrap().1), "{used:?}");
 }

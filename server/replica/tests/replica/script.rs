@@ -341,6 +341,8 @@ fn adapt(options: &mut Options, word: &str) {
         "super" => options.super_digest = Some(value.to_owned()),
         "identities" => options.identities_per_connection_max = value.parse().unwrap(),
         "watches" => options.watches_max = value.parse().unwrap(),
+        "address_watches" => options.watches_per_address_max = value.parse().unwrap(),
+        "address_sessions" => options.sessions_per_address_max = value.parse().unwrap(),
         "connection_watches" => options.watches_per_connection_max = value.parse().unwrap(),
         "sessions" => options.sessions_max = value.parse().unwrap(),
         "config" => options.config_text = Some(value.to_owned()),

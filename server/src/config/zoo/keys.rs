@@ -47,8 +47,9 @@ const fn clamped(
 }
 
 /// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
-/// `sessionIdentit…`, `aclEntriesMax`, `saslUsersFile`, `snapLogPercent`, `history…`, `admin.console.…`, `admin.ssl.…` and
-/// `admin.certReload`, which are zoolet's own.
+/// `aclEntriesMax`, `outboxBytes…`, `drainWindowMs`,
+/// `session…Max` and `watch…Max`, `saslUsersFile`, `snapLogPercent`, `history…`,
+/// `admin.console.…`, `admin.ssl.…` and `admin.certReload`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -84,6 +85,18 @@ static HONORED: &[Key] = &[
     number("sessionIdentitiesMax", ("limits", "session_identities_max"), Low::Wrong),
     number("sessionIdentityBytesMax", ("limits", "session_identity_bytes_max"), Low::Wrong),
     number("aclEntriesMax", ("limits", "acl_entries_max"), Low::Wrong),
+    number("outboxBytesPerAddressMax", ("limits", "outbox_bytes_per_address_max"), Low::Wrong),
+    number("outboxBytesTotalMax", ("limits", "outbox_bytes_total_max"), Low::Wrong),
+    number("sessionsMax", ("limits", "sessions_max"), Low::Wrong),
+    number("sessionsPerAddressMax", ("limits", "sessions_per_address_max"), Low::Zero),
+    number("sessionsPerIdentityMax", ("limits", "sessions_per_identity_max"), Low::Zero),
+    number("sessionWatchesMax", ("limits", "session_watches_max"), Low::Wrong),
+    number("sessionWatchBytesMax", ("limits", "session_watch_bytes_max"), Low::Wrong),
+    number("watchesPerAddressMax", ("limits", "watches_per_address_max"), Low::Wrong),
+    number("watchBytesPerAddressMax", ("limits", "watch_bytes_per_address_max"), Low::Wrong),
+    number("watchesMax", ("limits", "watches_max"), Low::Wrong),
+    number("watchBytesMax", ("limits", "watch_bytes_max"), Low::Wrong),
+    number("drainWindowMs", ("limits", "drain_window_ms"), Low::Wrong),
     clamped("preAllocSize", ("log", "segment_bytes"), 1024, Low::Wrong),
     clamped("maxBatchSize", ("log", "entry_commands_max"), 1, Low::Unset),
     number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),

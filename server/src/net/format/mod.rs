@@ -16,6 +16,7 @@ pub(super) use sessions::{dump, wchc, wchp, wchs};
 use super::context::PortContext;
 use super::tls::Spoken;
 use crate::host::ServerReport;
+use crate::limits::LimitReading;
 use crate::process::environment;
 
 /// What stands for the version of Apache `ZooKeeper` whose protocol this is. kazoo reads the
@@ -39,7 +40,24 @@ pub(super) fn mode(context: &PortContext, role: Role) -> &'static str {
 
 pub(super) fn srvr(context: &PortContext) -> String {
     let report = context.host.report();
-    format!("Zookeeper version: {VERSION}\n{}{}", banner(context), server_lines(context, &report))
+    let mut out = format!(
+        "Zookeeper version: {VERSION}\n{}{}",
+        banner(context),
+        server_lines(context, &report)
+    );
+    // Last, because parsers look for the others by their place.
+    for limit in context.limits().iter().filter(|limit| limit.is_exhausted()) {
+        let LimitReading { name, setting, used, max, refused, is_total } = *limit;
+        let whose = if is_total { "" } else { " for one address or identity" };
+        let used = used.unwrap_or(0);
+        put(
+            &mut out,
+            format_args!(
+                "Limit reached{whose}: {name} {used} of {max}, {refused} refused ({setting})\n"
+            ),
+        );
+    }
+    out
 }
 
 /// The line that a server in read-only mode adds (protocol §14.2).

@@ -343,7 +343,7 @@ impl Sources<'_> {
         });
     }
 
-    /// Adds three metrics with a series for each limit.
+    /// Adds metrics with a series for each limit, and for each reason of an error.
     fn add_limits(&self, list: &mut MetricList) {
         let limits = self.reports.port.limits();
         let help = "How much of a limit is in use.";
@@ -356,8 +356,17 @@ impl Sources<'_> {
         }
         for limit in &limits {
             let help = "Refusals by a limit.";
-            let refused = Some(limit.refused);
-            list.limit("zoolet_limit_refused_total", MetricKind::Counter, help, (limit, refused));
+            let value = (limit, Some(limit.refused));
+            list.limit("zoolet_limit_refused_total", MetricKind::Counter, help, value);
+        }
+        for (reason, count) in self.reports.port.errors() {
+            list.add(Metric {
+                name: "zoolet_connection_errors_total",
+                kind: MetricKind::Counter,
+                help: "Client connections that ended with an error.",
+                labels: vec![("reason", reason.to_owned())],
+                value: integer(count),
+            });
         }
     }
 }
@@ -425,8 +434,7 @@ impl MetricList {
         help: &'static str,
         (limit, value): (&LimitReading, Option<u64>),
     ) {
-        let labels = vec![("limit", limit.name.to_owned())];
-        let value = integer(value.unwrap_or(0));
+        let (labels, value) = (vec![("limit", limit.name.to_owned())], integer(value.unwrap_or(0)));
         self.add(Metric { name, kind, help, labels, value });
     }
 

@@ -240,11 +240,16 @@ pub(super) fn raft_options(
 
 pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_replica::Options {
     let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    let sessions_max = config.limits.sessions_max;
+    let share =
+        |max: usize, parts: usize| if max > 0 { max } else { (sessions_max / parts).max(1) };
     zoolet_replica::Options {
         tick_ms: u64::from(config.ensemble.tick_time_ms),
         session_timeout_ms_min: session_ms(config.session.timeout_ms_min),
         session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
-        sessions_max: config.limits.sessions_max,
+        sessions_max,
+        sessions_per_address_max: share(config.limits.sessions_per_address_max, 4),
+        sessions_per_identity_max: share(config.limits.sessions_per_identity_max, 2),
         takeover_grace_ms: takeover_grace_ms(config),
         leader_loss_limit_ms: config.sync_limit_ms(),
         read_only_mode: config.ensemble.read_only_mode && !config.standalone,
@@ -266,6 +271,8 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         acl_entries_max: config.limits.acl_entries_max,
         watches_per_connection_max: config.limits.session_watches_max,
         watch_bytes_per_connection_max: config.limits.session_watch_bytes_max,
+        watches_per_address_max: config.limits.watches_per_address_max,
+        watch_bytes_per_address_max: config.limits.watch_bytes_per_address_max,
         watches_max: config.limits.watches_max,
         watch_bytes_max: config.limits.watch_bytes_max,
         container_interval_ms: u64::from(config.znodes.reap_interval_ms),
@@ -319,6 +326,9 @@ pub(super) fn port_options(
         connections_max: limits.connections_max,
         descriptors_max: descriptors::clients_max(limits.connections_max, descriptor_needs(config)),
         outbox_bytes_max: limits.outbox_bytes_max,
+        outbox_bytes_per_address_max: limits.outbox_bytes_per_address_max,
+        outbox_bytes_total_max: limits.outbox_bytes_total_max,
+        drain_window_ms: u64::from(limits.drain_window_ms),
         server_info,
     }
 }
