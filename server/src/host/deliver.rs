@@ -105,7 +105,7 @@ impl Inner {
         &mut self,
         connection: ConnectionId,
         zxid: Zxid,
-        event: Arc<WatcherEvent>,
+        event: &Arc<WatcherEvent>,
     ) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         self.figures.sent += 1;
@@ -119,7 +119,7 @@ impl Inner {
         };
         let is_long = event.path.len() >= SHARED_BYTES_MIN;
         let shared =
-            is_long.then(|| SharedEvent::of(&mut self.shared_event, (zxid, &event), encode));
+            is_long.then(|| SharedEvent::of(&mut self.shared_event, (zxid, event), encode));
         self.wakers.extend(entry.outbox.push_event(|out| {
             match shared {
                 Some(shared) => out.put_shared(shared),

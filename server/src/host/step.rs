@@ -103,7 +103,7 @@ impl Host {
                 }
                 Output::AwaitRoom { connection } => inner.full.push(connection),
                 Output::Notify { connection, zxid, event } => {
-                    inner.notify(connection, zxid, event);
+                    inner.notify(connection, zxid, &event);
                 }
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),

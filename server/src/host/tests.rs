@@ -184,7 +184,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
         let ready = outbox.poll_take(&mut context, &mut chunks).is_ready();
         for chunk in chunks.drain(..) {
             let pieces: Vec<Bytes> = match chunk {
-                Chunk::Bytes(bytes) => vec![bytes],
+                Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) => vec![bytes],
                 Chunk::Later(pieces) => pieces.collect(),
             };
             for piece in pieces {
@@ -234,7 +234,7 @@ fn taken(outbox: &Outbox) -> BytesMut {
     while outbox.poll_take(&mut context, &mut chunks).is_ready() {}
     for chunk in chunks {
         match chunk {
-            Chunk::Bytes(bytes) => replies.extend_from_slice(&bytes),
+            Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) => replies.extend_from_slice(&bytes),
             Chunk::Later(pieces) => pieces.for_each(|piece| replies.extend_from_slice(&piece)),
         }
     }

@@ -38,7 +38,9 @@ pub(super) fn text(ensemble: &Ensemble) -> String {
     }
     let limits = limits(ensemble);
     if !limits.is_empty() {
-        out += &format!("\n{}\n", limits.join("\n"));
+        out.push('\n');
+        out += &limits.join("\n");
+        out.push('\n');
     }
     // Names and versions are what the servers say.
     lines_text(&(out + "\n" + &ensemble.summary()))

@@ -107,6 +107,9 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_max,
         descriptors_max: _,
         outbox_bytes_max,
+        outbox_bytes_per_address_max,
+        outbox_bytes_total_max,
+        drain_window_ms,
         server_info: _,
     } = port_options(config, server_info, (None, None));
     let numbers = [
@@ -118,6 +121,9 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_per_address_max as u64,
         connections_max as u64,
         outbox_bytes_max as u64,
+        outbox_bytes_per_address_max as u64,
+        outbox_bytes_total_max as u64,
+        drain_window_ms,
     ];
     vec![
         address,
