@@ -49,7 +49,7 @@ pub(crate) struct Backlog {
 }
 
 impl OutboxBudget {
-    /// A budget of so many bytes in total and for each address.
+    /// Returns a budget of the given bytes in total and for each address.
     pub(crate) fn new(total_max: usize, per_address_max: usize) -> Arc<Self> {
         let (total, per_address) = (AtomicUsize::new(0), Mutex::default());
         Arc::new(Self { total_max, per_address_max, total, per_address })

@@ -229,7 +229,7 @@ fn no_step_is_long_whatever_waits_for_a_write() {
 }
 
 #[test]
-fn no_step_is_long_whoever_watches() {
+fn no_step_is_long_for_any_watcher() {
     let (mut server, client, _) = world();
     for _ in 0..300 {
         let watcher = server.connect();

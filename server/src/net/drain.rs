@@ -75,7 +75,7 @@ mod tests {
     const LENGTH: Duration = Duration::from_mins(1);
     const MIB: usize = 1 << 20;
 
-    /// Takes so many bytes in every second for ten minutes; returns how long it was served.
+    /// Takes `bytes` in every second for ten minutes; returns the seconds for which it was served.
     async fn served_s(bytes: usize, held: usize) -> u64 {
         let mut drain = Drain::default();
         drain.blocked(held);

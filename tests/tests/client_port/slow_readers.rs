@@ -101,7 +101,7 @@ async fn a_trickle_ends_a_connection_and_a_slow_link_does_not() {
     let asked = tokio::task::spawn_blocking(move || {
         let mut writer = RawConnection::open(address, 30_000).unwrap();
         done(&call(&mut writer, &create("/big", &vec![b'x'; REPLY_BYTES], 0)));
-        // Reads so many bytes after each pause; returns how many came until the server closed the
+        // Reads `bytes` after each pause; returns the number received until the server closed the
         // connection, or all were there.
         let read_slowly = |bytes: usize, pause: Duration| {
             let mut stream = connect(address);

@@ -1,7 +1,7 @@
 //! Checks of the ACLs of a client's write before it is proposed: this server's limits, and
 //! spellings that servers of other releases would read differently.
 //!
-//! A refused ACL is proposed as an empty one. Every release answers that with `InvalidAcl`, in its
+//! A refused ACL is proposed as an empty one. Every release refuses it with `InvalidAcl`, in its
 //! place: after the checks that precede it, and in a multi as the error of its part.
 
 use zoolet_jute::{Acl, Id, MultiOp, Request};

@@ -47,7 +47,7 @@ impl Shares {
         }
     }
 
-    /// A connection is closed, with so many watches.
+    /// Removes a closed connection and its watches.
     pub(super) fn leave(&mut self, connection: ConnectionId, all: Share) {
         self.shrink(connection, all);
         self.peers.remove(&connection);
