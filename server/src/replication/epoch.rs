@@ -29,7 +29,8 @@ pub enum EpochError {
     /// The data is too near to the end of all epochs.
     #[error(
         "the newest epoch in this data is {0}, and fewer than {EPOCH_GAP} are left below the largest, \
-         {EPOCH_MAX}: choose one that no server can have used with --epoch"
+         {EPOCH_MAX}: choose one that no server can have used, with the option --epoch of `zoolet \
+         recover`, `restore` or `import`"
     )]
     NoneLeft(u64),
 }
