@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zoolet_replica::state::State;
 use zoolet_storage::{RealDisk, WalOptions};
 
+use crate::clock::{Clock, RealClock};
 use crate::config::ServerConfig;
 use crate::entropy::{Entropy, RealEntropy};
 use crate::replication::{self, OfflineOptions};
@@ -68,5 +69,6 @@ fn options(config: &ServerConfig) -> Result<OfflineOptions, OfflineError> {
             ..WalOptions::default()
         },
         entropy,
+        wall_ms: RealClock::new().now().wall_ms,
     })
 }

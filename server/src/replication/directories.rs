@@ -136,9 +136,8 @@ impl Directories {
     /// entries that the server has acknowledged. The first segment is durable before the first
     /// snapshot and before the identity names a founding, and the last segment is never removed.
     pub(super) fn lacks_log(&self) -> Result<bool, StorageError> {
-        if Identity::read(&self.data)?.is_none() {
-            return Ok(false);
-        }
+        // The data directory alone may have been emptied.
+        let Some(known) = self.identity()? else { return Ok(false) };
         let (disk, wal) = (self.data.disk(), self.wal_path());
         let has_place = match &self.log {
             Some(log) => Identity::read(log)?.is_some(),
@@ -147,8 +146,8 @@ impl Directories {
         if !has_place {
             return Ok(true);
         }
-        let is_founded = self.identity()?.is_some_and(|known| known.founding != 0);
-        let must_have_log = is_founded || has_files(&*disk, &self.data.snapshot_path(), "snap")?;
+        let must_have_log =
+            known.founding != 0 || has_files(&*disk, &self.data.snapshot_path(), "snap")?;
         Ok(must_have_log && !has_files(&*disk, &wal, "wal")?)
     }
 
@@ -275,6 +274,12 @@ mod tests {
             let error = claim(&disk, log).unwrap_err();
             assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
             assert!(error.to_string().contains("docs/runbook.md"), "{error}");
+            if log.is_some() {
+                // The data directory is a new disk too: the identity of the log still counts.
+                disk.remove(Path::new("data/identity")).unwrap();
+                let error = claim(&disk, log).unwrap_err();
+                assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
+            }
         }
     }
 

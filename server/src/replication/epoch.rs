@@ -1,17 +1,28 @@
 //! The first epoch of an ensemble that is founded with the data of another one.
 //!
-//! The lost servers may have held elections that this data does not know. Clients may hold zxids of
-//! those terms, as fencing tokens and as the newest zxid seen, so the new ensemble begins far above
-//! the newest term in the data.
+//! The lost servers may have held elections that this data does not know, and earlier foundings with
+//! the same data may have used epochs above it. Clients may hold zxids of those terms, as fencing
+//! tokens and as the newest zxid seen. So the epoch rises with the wall clock: one epoch for each
+//! second is more than elections use, so every epoch that was used earlier is below the clock's.
+//! Data that is ahead of the clock shows that the clock cannot be trusted, and the new ensemble
+//! begins far above the newest term in the data.
 
 use thiserror::Error;
 
-/// The number of epochs to skip. Each epoch is an election in which a majority has taken part, since
-/// a pre-vote precedes every increase of the term. The gap covers eight years of one election per
-/// minute, and the range of epochs has room for 511 recoveries.
+/// The wall clock at epoch 0: 2026-01-01, in seconds since 1970. The last epoch is that of 2094.
+const CLOCK_START_S: i64 = 1_767_225_600;
+
+/// By how much the clock's epoch must exceed the data's: in the first seconds after a founding there
+/// can be several elections per second.
+const CLOCK_MARGIN: u64 = 16;
+
+/// The number of epochs to skip at least if the clock gives no usable epoch. Each epoch is an election
+/// in which a majority has taken part, since a pre-vote precedes every increase of the term. The gap
+/// covers eight years of one election per minute.
 const EPOCH_GAP: u32 = 1 << 22;
 
-/// The largest epoch to begin above: the next one is the largest in a zxid, which is never negative.
+/// The largest epoch to begin above: the next one is the largest in a zxid, which is never negative,
+/// also for Java clients.
 const EPOCH_MAX: u32 = i32::MAX as u32 - 1;
 
 /// Why an ensemble cannot begin above an epoch.
@@ -20,7 +31,7 @@ pub enum EpochError {
     /// It was chosen, and zxids of it may exist.
     #[error(
         "--epoch {chosen} is not above {known}, the newest epoch in this data: zxids would repeat; \
-         without --epoch, the new ensemble begins above {}", .known.saturating_add(EPOCH_GAP.into())
+         without --epoch, a larger epoch is derived from the clock and the data"
     )]
     Used { chosen: u32, known: u64 },
     /// No zxid has a larger one.
@@ -28,23 +39,37 @@ pub enum EpochError {
     TooLarge(u32),
     /// The data is too near to the end of all epochs.
     #[error(
-        "the newest epoch in this data is {0}, and fewer than {EPOCH_GAP} are left below the largest, \
-         {EPOCH_MAX}: choose one that no server can have used, with the option --epoch of `zoolet \
-         recover`, `restore` or `import`"
+        "the newest epoch in this data is {0}, too near to the largest, {EPOCH_MAX}: choose one that \
+         no server can have used with the option --epoch of `zoolet recover`, `restore` or `import`"
     )]
     NoneLeft(u64),
 }
 
-/// Returns the epoch above which zxids begin: the chosen one, or by default the newest one in the
-/// data, `known`, plus the gap.
-pub(super) fn first_epoch(known: u64, chosen: Option<u32>) -> Result<u32, EpochError> {
+/// Returns the epoch above which zxids begin: the chosen one, or by default the clock's. If `known`,
+/// the newest epoch in the data, is not well below the clock's, the epoch is at least the gap above
+/// `known`, and still rises with the clock for 48 days (the gap in seconds). `wall_ms` is the wall
+/// clock.
+pub(super) fn first_epoch(
+    known: u64,
+    chosen: Option<u32>,
+    wall_ms: i64,
+) -> Result<u32, EpochError> {
     match chosen {
         Some(chosen) if u64::from(chosen) <= known => Err(EpochError::Used { chosen, known }),
         Some(chosen) if chosen > EPOCH_MAX => Err(EpochError::TooLarge(chosen)),
         Some(chosen) => Ok(chosen),
         None => {
-            let epoch = u32::try_from(known).ok().and_then(|known| known.checked_add(EPOCH_GAP));
-            epoch.filter(|epoch| *epoch <= EPOCH_MAX).ok_or(EpochError::NoneLeft(known))
+            let since_start_s = wall_ms.div_euclid(1000).saturating_sub(CLOCK_START_S);
+            let by_clock = u64::try_from(since_start_s).unwrap_or(0);
+            let by_data = known
+                .saturating_add(EPOCH_GAP.into())
+                .saturating_add(by_clock % u64::from(EPOCH_GAP));
+            // A clock far in the future must not use up all epochs.
+            let is_usable =
+                by_clock > known.saturating_add(CLOCK_MARGIN) && by_clock <= u64::from(EPOCH_MAX);
+            let epoch = if is_usable { by_clock } else { by_data };
+            let epoch = u32::try_from(epoch).ok().filter(|epoch| *epoch <= EPOCH_MAX);
+            epoch.ok_or(EpochError::NoneLeft(known))
         }
     }
 }
@@ -53,28 +78,59 @@ pub(super) fn first_epoch(known: u64, chosen: Option<u32>) -> Result<u32, EpochE
 mod tests {
     use super::*;
 
+    /// The wall clock so many seconds after the start of the epochs.
+    fn at(seconds: i64) -> i64 {
+        (CLOCK_START_S + seconds) * 1000
+    }
+
     #[test]
     fn an_epoch_is_above_all_that_a_server_can_have_used() {
-        assert_eq!(first_epoch(0, None), Ok(EPOCH_GAP));
-        assert_eq!(first_epoch(7, None), Ok(EPOCH_GAP + 7));
-        assert_eq!(first_epoch(7, Some(8)), Ok(8));
+        for wrong in [i64::MIN, 0, at(-1), at(0), at(i64::from(EPOCH_MAX) + 1), i64::MAX] {
+            let epoch = first_epoch(7, None, wrong).unwrap();
+            assert!((EPOCH_GAP + 7..2 * EPOCH_GAP + 7).contains(&epoch), "{wrong}: {epoch}");
+        }
+        assert_eq!(first_epoch(7, Some(8), 0), Ok(8));
         let last = u64::from(EPOCH_MAX);
-        assert_eq!(first_epoch(last - u64::from(EPOCH_GAP), None), Ok(EPOCH_MAX));
-        assert_eq!(first_epoch(last - 1, Some(EPOCH_MAX)), Ok(EPOCH_MAX));
+        assert_eq!(first_epoch(last - u64::from(EPOCH_GAP), None, 0), Ok(EPOCH_MAX));
+        assert_eq!(first_epoch(last - 1, Some(EPOCH_MAX), 0), Ok(EPOCH_MAX));
+        assert_eq!(first_epoch(0, None, at(i64::from(EPOCH_MAX))), Ok(EPOCH_MAX));
+    }
+
+    /// Restoring a backup twice led to the same epochs twice.
+    #[test]
+    fn an_epoch_rises_with_every_founding_whatever_the_data_knows() {
+        let now: u32 = 28_800_000;
+        let mut newest = 0;
+        // Also data that is older than that of an earlier founding.
+        for (second, known) in [(0, 7), (1, 7), (2, 0), (60, u64::from(now)), (3600, 3), (9000, 0)]
+        {
+            let epoch = first_epoch(known, None, at(i64::from(now) + second)).unwrap();
+            assert!(epoch > newest && u64::from(epoch) > known, "after {second} s: {epoch}");
+            newest = epoch;
+        }
+        // Data that is ahead of the clock.
+        let ahead = u64::from(now) + 100_000;
+        let epochs =
+            [0, 1, 2, 3600].map(|second| first_epoch(ahead, None, at(i64::from(now) + second)));
+        assert!(
+            epochs.iter().all(|epoch| u64::from(epoch.unwrap()) >= ahead + u64::from(EPOCH_GAP))
+        );
+        assert!(epochs.is_sorted_by(|one, next| one.unwrap() < next.unwrap()), "{epochs:?}");
     }
 
     #[test]
     fn an_epoch_that_may_be_used_or_does_not_exist_is_refused() {
         for chosen in [0, 6, 7] {
-            assert_eq!(first_epoch(7, Some(chosen)), Err(EpochError::Used { chosen, known: 7 }));
+            let error = first_epoch(7, Some(chosen), at(99));
+            assert_eq!(error, Err(EpochError::Used { chosen, known: 7 }));
         }
-        let error = first_epoch(7, Some(EPOCH_MAX + 1));
+        let error = first_epoch(7, Some(EPOCH_MAX + 1), at(99));
         assert_eq!(error, Err(EpochError::TooLarge(EPOCH_MAX + 1)));
         let near = u64::from(EPOCH_MAX - EPOCH_GAP) + 1;
         for known in [near, u64::from(u32::MAX), u64::MAX] {
-            assert_eq!(first_epoch(known, None), Err(EpochError::NoneLeft(known)));
+            assert_eq!(first_epoch(known, None, at(99)), Err(EpochError::NoneLeft(known)));
         }
         let text = EpochError::Used { chosen: 3, known: 7 }.to_string();
-        assert!(text.contains("--epoch 3 is not above 7") && text.contains("4194311"), "{text}");
+        assert!(text.contains("--epoch 3 is not above 7"), "{text}");
     }
 }

@@ -48,22 +48,24 @@ impl Alone {
         store: &SnapshotStore,
         newest: Option<SnapshotReader>,
     ) -> Result<Option<SnapshotReader>, JoinError> {
+        // The vote first: once the founding or the membership is new, this server can elect itself. A
+        // log without entries belongs to a first start, which needs no vote.
+        if newest.is_some() || wal.state().last.is_some() {
+            self.begin_epoch(wal)?;
+        }
         let newest = newest.map(|newest| forget_founding(store, newest)).transpose()?;
-        // The founding first: under the old one, the membership below would be a second ensemble.
+        // The founding next: under the old one, the membership below would be a second ensemble.
         directories.write(self.identity)?;
         if let Some(newest) = &newest {
             continue_behind(wal, newest)?;
         }
-        // Before the membership, with which this server can elect itself.
-        self.begin_epoch(wal)?;
         self.force_membership(wal)?;
         Ok(newest)
     }
 
-    /// Saves a vote in the epoch, so that the first leader has a later term. A log without entries
-    /// belongs to a first start, which needs none.
-    fn begin_epoch(&self, wal: &Wal) -> Result<(), StorageError> {
-        if wal.state().last.is_none() || planted!("recovery-repeats-zxids") {
+    /// Saves a vote in the epoch, so that the first leader has a later term.
+    pub(super) fn begin_epoch(&self, wal: &Wal) -> Result<(), StorageError> {
+        if planted!("recovery-repeats-zxids") {
             return Ok(());
         }
         let leader = NodeId::new(self.identity.server_id, self.identity.directory_id);

@@ -50,6 +50,8 @@ pub(crate) struct OfflineOptions {
     pub cluster_id: u64,
     pub wal: WalOptions,
     pub entropy: Arc<dyn Entropy>,
+    /// The wall clock.
+    pub wall_ms: i64,
 }
 
 /// Why a directory cannot be founded or read.
@@ -108,7 +110,8 @@ pub(crate) fn found(
     epoch: Option<u32>,
 ) -> Result<Founded, OfflineError> {
     refuse_files(options)?;
-    let epoch = first_epoch(known.max(u64::from(state.last_zxid().epoch())), epoch)?;
+    let known = known.max(u64::from(state.last_zxid().epoch()));
+    let epoch = first_epoch(known, epoch, options.wall_ms)?;
     // The first leader has a later term.
     let term = u64::from(epoch);
     let founding = new_founding(options.entropy.number());
@@ -296,6 +299,8 @@ mod tests {
     use super::*;
     use crate::entropy::RealEntropy;
 
+    const WALL_MS: i64 = 1_800_000_000_000;
+
     fn options(disk: &MemoryDisk) -> OfflineOptions {
         OfflineOptions {
             disk: Arc::new(disk.clone()),
@@ -306,6 +311,7 @@ mod tests {
             cluster_id: 7,
             wal: WalOptions::default(),
             entropy: Arc::new(RealEntropy),
+            wall_ms: WALL_MS,
         }
     }
 
@@ -332,18 +338,21 @@ mod tests {
     /// An epoch without a transaction may have been seen by clients.
     #[test]
     fn zxids_begin_above_the_epoch() {
-        let newest_term = |known, epoch| {
+        let newest_term = |known, epoch, wall_ms| {
             let disk = MemoryDisk::new();
-            let founded = found(&options(&disk), &state(), known, epoch).unwrap();
+            let options = OfflineOptions { wall_ms, ..options(&disk) };
+            let founded = found(&options, &state(), known, epoch).unwrap();
             let store = SnapshotStore::open(Arc::new(disk), Path::new("data/snapshots")).unwrap();
             let (newest, _) = store.newest().unwrap();
             assert_eq!(newest.unwrap().name().term, u64::from(founded.epoch));
             founded.epoch
         };
-        assert_eq!(newest_term(0, Some(9)), 9);
-        // The state is of epoch 5.
-        assert_eq!(newest_term(0, None), newest_term(5, None));
-        assert_eq!(newest_term(9, None), newest_term(5, None) + 4);
+        assert_eq!(newest_term(0, Some(9), WALL_MS), 9);
+        // Without a clock; the state is of epoch 5.
+        assert_eq!(newest_term(0, None, 0), newest_term(5, None, 0));
+        assert_eq!(newest_term(9, None, 0), newest_term(5, None, 0) + 4);
+        // The same state again, five seconds later: the first ensemble may have had four elections.
+        assert_eq!(newest_term(5, None, WALL_MS + 5000), newest_term(5, None, WALL_MS) + 5);
     }
 
     #[test]

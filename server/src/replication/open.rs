@@ -30,7 +30,7 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     }
     let directories = Arc::new(Directories::open(&options)?);
     let mut options = options;
-    let (mut identity, begins_empty) = claim(&mut options, &directories)?;
+    let mut identity = claim(&mut options, &directories)?;
     directories.refuse_loss()?;
     let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
@@ -46,10 +46,12 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
             || JoinError::SnapshotMissing { log: directories.wal_path(), purged: purged.index };
         return Err(damaged.into_iter().next().map_or_else(missing, JoinError::from));
     }
-    if begins_empty
+    // A founding of which neither a snapshot nor an entry is left starts again without data.
+    let begins_empty = options.start_mode == StartMode::ForceNew
+        && identity.founding != 0
         && name.is_none()
-        && let Some(error) = damaged.first()
-    {
+        && recovered.state.last.is_none();
+    if begins_empty && let Some(error) = damaged.first() {
         return Err(error.clone().into());
     }
     for error in damaged {
@@ -72,14 +74,16 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
         identity.founding = new_founding(options.entropy.number());
         let own = options.members.iter().find(|member| member.server == options.server);
         let address = own.map(|own| own.address.clone()).unwrap_or_default();
-        let epoch = first_epoch(known_term(&wal, newest.as_ref())?, None)?;
-        if begins_empty && newest.is_none() {
-            let node = NodeId::new(identity.server_id, identity.directory_id);
-            newest = Some(write_empty_snapshot(&store, epoch, (node, &address))?);
-        }
+        let epoch = first_epoch(known_term(&wal, newest.as_ref())?, None, wall_ms)?;
         let alone = Alone { identity, address, epoch };
+        if begins_empty {
+            // Before the snapshot, whose membership is this server alone.
+            alone.begin_epoch(&wal)?;
+            let node = NodeId::new(identity.server_id, identity.directory_id);
+            newest = Some(write_empty_snapshot(&store, epoch, (node, &alone.address))?);
+        }
         newest = alone.make(&directories, &wal, &store, newest)?;
-        wal.accept_loss();
+        wal.accept_loss()?;
     } else if let Some(newest) = &newest {
         refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
@@ -92,12 +96,12 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
 }
 
-/// Claims the directories. Returns the identity of the server, and whether it starts a new ensemble
-/// because its log is missing.
+/// Claims the directories, also without their log if a new ensemble is forced. Returns the identity of
+/// the server.
 fn claim(
     options: &mut ReplicationOptions,
     directories: &Directories,
-) -> Result<(Identity, bool), JoinError> {
+) -> Result<Identity, JoinError> {
     let known = directories.identity()?;
     if !options.cluster_named
         && let Some(known) = known
@@ -113,7 +117,7 @@ fn claim(
     };
     if options.start_mode != StartMode::ForceNew || !directories.lacks_log()? {
         directories.claim(identity)?;
-        return Ok((identity, false));
+        return Ok(identity);
     }
     tracing::warn!(
         founding = format_args!("{:#018x}", identity.founding),
@@ -122,7 +126,7 @@ fn claim(
     );
     identity.founding = new_founding(options.entropy.number());
     directories.claim_without_log(identity)?;
-    Ok((identity, true))
+    Ok(identity)
 }
 
 /// Opens the log, and logs the parts that were cut off. A forced new ensemble accepts a lost end.

@@ -90,7 +90,7 @@ pub(crate) fn recover(
         return Err(OfflineError::NoEnsemble(options.directory.clone()));
     };
     let known = known_term(&wal, newest.as_ref())?.max(u64::from(state.last_zxid().epoch()));
-    let epoch = first_epoch(known, epoch)?;
+    let epoch = first_epoch(known, epoch, options.wall_ms)?;
     let founding = new_founding(options.entropy.number());
     let recovered = Recovered {
         founding,
@@ -108,7 +108,7 @@ pub(crate) fn recover(
     let identity = Identity { founding, ..identity };
     let alone = Alone { identity, address: options.address.clone(), epoch };
     alone.make(&directories, &wal, &store, newest)?;
-    wal.accept_loss();
+    wal.accept_loss()?;
     Ok(recovered)
 }
 
@@ -213,6 +213,7 @@ mod tests {
             cluster_id: 7,
             wal: WalOptions::default(),
             entropy: Arc::new(RealEntropy),
+            wall_ms: 1_800_000_000_000,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zoolet_client::jute::{Acl, Id, perms};
 use zoolet_client::{Client, CreateMode, Quota, Version};
@@ -107,6 +109,29 @@ fn a_stranger_gets_no_backup() {
     badly(&save(&from, &file, Some("digest:a:b"), &[]), "Not authorized");
     assert!(!file.exists());
     assert_eq!(ask("Authorization: digest super:test\r\n").status, 200);
+}
+
+/// A second restore of the same backup led to the same zxids and fencing tokens again.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the epoch rises with the true time")]
+fn a_backup_that_is_restored_again_is_in_later_epochs() {
+    let ensemble = Ensemble::started();
+    let file = ensemble.path("same.snap");
+    well(&save(&ensemble.http(2).to_string(), &file, Some(SUPER), &[]));
+    let restore = |name: &str| {
+        let config = zoolet_server::embed::config::load(&ensemble.config(1), Some(1)).unwrap().0;
+        let mut config = config;
+        config.data_dir = ensemble.path(name);
+        config.data_log_dir = ensemble.path(name);
+        zoolet_server::embed::restore(&config, &file, None).unwrap().epoch
+    };
+    let first = restore("first");
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let restored_in = second();
+    while second() == restored_in {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(restore("second") > first);
 }
 
 /// Every byte that is flipped, and every length, is found.

@@ -117,7 +117,7 @@ impl Wal {
     }
 
     /// Opens a log even if its end is lost. [`Wal::open`] keeps refusing that log until
-    /// [`Wal::accept_loss`] is called and the log is closed.
+    /// [`Wal::accept_loss`] has succeeded.
     pub fn salvage(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -295,9 +295,10 @@ impl Wal {
         self.queue.submit(|_| Ok(Job::new(Vec::new(), on_durable)))
     }
 
-    /// Declares a salvaged log complete: closing it replaces the record of its end.
-    pub fn accept_loss(&self) {
-        self.queue.replace_end_record();
+    /// Declares a salvaged log complete: replaces the record of its end. That is durable when this
+    /// returns.
+    pub fn accept_loss(&self) -> Result<(), StorageError> {
+        self.queue.replace_end_record()
     }
 
     /// Makes a log of [`WalMode::Inline`] one of [`WalMode::Manual`].

@@ -124,9 +124,9 @@ impl JobQueue {
         self.writer().keeps_end_record = true;
     }
 
-    /// Resumes replacing the record of the end.
-    pub(super) fn replace_end_record(&self) {
-        self.writer().keeps_end_record = false;
+    /// Replaces the record of the end, now and later.
+    pub(super) fn replace_end_record(&self) -> Result<(), StorageError> {
+        self.writer().replace_end_record()
     }
 
     pub(super) fn set_preparer(&self, preparer: SegmentPreparer) {

@@ -264,6 +264,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Records the end of the log as it is, after it was kept from being replaced.
+    pub(super) fn replace_end_record(&mut self) -> Result<(), StorageError> {
+        // No record is pending in the preparer, which got none until now.
+        if let Some(end) = self.end {
+            self.maker.record_end(end)?;
+        }
+        self.keeps_end_record = false;
+        Ok(())
+    }
+
     /// Ends the log in good order: a last, empty batch proves that the one before was durable, so
     /// that damage in it cannot pass for a torn write. The disk may lose both together, so the batch
     /// is also recorded in a second file.
