@@ -117,12 +117,20 @@ fn check_own(
                 "listens on {ip}, where only this machine reaches it, and server {} is at {}: {}",
                 remote.id,
                 remote.shown(),
-                remedy(&own.peer.host)
+                remedy(&own.peer.host, addresses.contains(&ip))
             ),
         ),
-        (Listens::On(ip), _) if addresses.len() > 1 => {
+        (Listens::On(ip), _) if !addresses.contains(&ip) => {
+            let (level, what) = if is_own(ip) { (Level::Ok, "an") } else { (Level::Warning, "no") };
+            (level, format!("listens on {ip} (peer_bind), {what} address of this machine"))
+        }
+        (Listens::On(ip), _) if addresses.len() > 1 && is_own(ip) => {
             (Level::Ok, format!("an address of this machine; listens on the first alone, {ip}"))
         }
+        (Listens::On(ip), _) if addresses.len() > 1 => (
+            Level::Warning,
+            format!("listens on the first address alone, {ip}, and it is none of this machine"),
+        ),
         (Listens::Everywhere, Some(_)) if own.is_loopback() => (
             Level::Ok,
             "listens on every address; on the other machines the name must have another address"
@@ -139,8 +147,11 @@ fn check_own(
     findings.add(level, SERVERS, format!("{shown}: {text}"));
 }
 
-/// Returns what to do about a host that leads to the loopback.
-fn remedy(host: &str) -> String {
+/// Returns what to do about a host that leads to the loopback, or about a `peer_bind` that does.
+fn remedy(host: &str, is_by_name: bool) -> String {
+    if !is_by_name {
+        return "set peer_bind to an address of this machine that the others reach".to_owned();
+    }
     let address = "name in the list an address of this machine that the others reach";
     if host.parse::<IpAddr>().is_ok() {
         return address.to_owned();
@@ -221,6 +232,18 @@ mod tests {
         assert!(judged(&several, on("127.0.1.1"), REMOTE)[0].starts_with("error "));
         let several = located(1, "debian", &["10.0.0.1", "fd00::1"]);
         assert!(judged(&several, on("10.0.0.1"), REMOTE)[0].ends_with("the first alone, 10.0.0.1"));
+        // Two addresses of another machine passed.
+        let several = located(1, "debian", &["10.0.0.9", "10.0.0.1"]);
+        let found = judged(&several, on("10.0.0.9"), REMOTE);
+        assert!(found[0].starts_with("warning ") && found[0].contains("10.0.0.9, and it is none"));
+        // With peer_bind the name does not count.
+        let named = located(1, "debian", &["10.0.0.9"]);
+        for (bind, level) in
+            [("10.0.1.1", "ok "), ("10.0.1.9", "warning "), ("127.0.0.1", "error ")]
+        {
+            let found = judged(&named, on(bind), REMOTE);
+            assert!(found[0].starts_with(level) && found[0].contains("peer_bind"), "{found:?}");
+        }
         // With quorumListenOnAllIPs the others may know the name by another address.
         assert!(judged(&own, Listens::Everywhere, REMOTE)[0].starts_with("ok "));
         // All on one machine is well, but for the machine.
