@@ -5,6 +5,7 @@
 //! the reader stalls, or when a write fails because the reader is gone or the disk is full, lines are
 //! lost and counted. Nothing here panics, and nothing takes the locks of `std::io::stderr`.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::future::pending;
 use std::io::{self, Write};
@@ -25,6 +26,12 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// How long [`Output::close`] waits for the last lines to be written.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// Set on a thread that writes an output. Its own lines are queued at once, because no other
+    /// thread makes room for them.
+    static IS_WRITER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What happens to a line for which the queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,12 +181,12 @@ impl Shared {
     }
 
     fn put(&self, line: &[u8], printing: Option<oneshot::Sender<Result<(), String>>>) {
-        let mut queue = self.lock();
-        if self.when_full == WhenFull::Wait {
+        let (mut queue, is_writer) = (self.lock(), IS_WRITER.get());
+        if self.when_full == WhenFull::Wait && !is_writer {
             let is_full = |queue: &mut Queue| !queue.has_room_for(line);
             queue = self.drained.wait_while(queue, is_full).unwrap_or_else(PoisonError::into_inner);
         }
-        if !queue.has_room_for(line) {
+        if !is_writer && !queue.has_room_for(line) {
             queue.lost += 1;
             drop(queue);
             return self.count_lost(1);
@@ -210,6 +217,7 @@ struct Writer {
 impl Writer {
     /// Writes lines for as long as the program runs.
     fn run(mut self) {
+        IS_WRITER.set(true);
         loop {
             let taken = self.take();
             let written = self.write(&taken.lines);
@@ -386,6 +394,25 @@ mod tests {
         for (at, read) in reading.join().unwrap().iter().enumerate() {
             assert_eq!(*read, line(at), "line {at}");
         }
+    }
+
+    /// The thread that reported lost lines waited for the room that only it could make.
+    #[test]
+    fn a_writer_does_not_wait_for_itself() {
+        let (reader, output) = piped(WhenFull::Wait);
+        let writing = output.clone();
+        let (queued, all_queued) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            IS_WRITER.set(true);
+            for number in 0..4096 {
+                writing.put(&line(number));
+            }
+            queued.send(()).unwrap();
+        });
+        all_queued.recv_timeout(Duration::from_mins(1)).expect("nothing reads what it queues");
+        let read = read_lines(reader, 4096);
+        assert_eq!(read.last(), Some(&line(4095)));
+        output.close();
     }
 
     /// `eprintln!` panicked.
