@@ -101,7 +101,14 @@ fn assert_alike(apache: impl Fn(&str) -> Value, zoolet: impl Fn(&str) -> Value) 
     // What zoolet adds to monitor is its own; the rest is known there, with the same type.
     let (there, here) = (apache("monitor"), zoolet("monitor"));
     for (name, value) in here.as_object().unwrap() {
-        let own = ["raft_", "state_", "max_lock_hold", "tls_connection_count"];
+        let own = [
+            "raft_",
+            "state_",
+            "limit_",
+            "leader_step_downs",
+            "max_lock_hold",
+            "tls_connection_count",
+        ];
         let is_own = own.iter().any(|own| name.starts_with(own));
         let expected = &there[name];
         let is_alike =
