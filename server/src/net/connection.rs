@@ -135,19 +135,20 @@ impl Connection {
         let gives_way = self.permit.take_gives_way();
         let handshake = timeout(Duration::from_millis(limit_ms), self.handshake());
         let handshake = tokio::select! {
-            handshake = handshake => handshake,
+            biased;
             () = gives_way => return Err(ConnectionError::GaveWay),
+            handshake = handshake => handshake,
         };
         let Ok(request) = handshake else {
             self.context.registry.count_late();
             return Err(ConnectionError::HandshakeTimeout(limit_ms));
         };
         let request = match request {
-            Ok(Some(request)) => request,
+            Ok(Some(request)) if self.permit.admitted() => request,
+            Ok(Some(_)) => return Err(ConnectionError::GaveWay),
             Ok(None) => return Ok(None),
             Err(error) => return Err(self.end(error).await),
         };
-        self.permit.admitted();
         let connection = self.context.host.number_connection();
         let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
         if admitted.await.is_err() {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, warn};
 use zoolet_replica::Limit;
@@ -145,6 +145,9 @@ async fn accept_all(
                 Ok((stream, peer)) => {
                     let arrival = Arrival::Socket(stream, spoken);
                     tasks.spawn(serve_caught(arrival, peer, Arc::clone(&context)));
+                    // Its task refuses it if there is no place. A burst of connections that were all
+                    // accepted before that would take the last descriptors.
+                    yield_now().await;
                 }
                 // The client took its own connection back; the next one need not wait for that.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -207,17 +210,18 @@ async fn serve(arrival: Arrival, peer: SocketAddr, context: Arc<PortContext>) {
             let has_sent = permit.has_sent();
             let opening = Box::pin(open(stream, peer, (spoken, has_sent), &context));
             tokio::select! {
-                opened = opening => opened,
+                biased;
                 () = permit.gives_way() => Err(ConnectionError::GaveWay),
+                opened = opening => opened,
             }
         }
     };
     let served = match opened {
-        Ok(opened) => {
-            permit.opened(opened.is_secure);
+        Ok(opened) if permit.opened(opened.is_secure) => {
             let context = Arc::clone(&context);
             Connection::new(opened, peer, outbox, permit, context).run().await
         }
+        Ok(_) => Err(ConnectionError::GaveWay),
         Err(error) => Err(error),
     };
     if let Err(error) = &served {

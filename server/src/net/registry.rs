@@ -274,21 +274,23 @@ impl ConnectionPermit {
         }
     }
 
-    /// Notes that the client and the server have agreed on TLS, or on plain text.
-    pub(super) fn opened(&mut self, is_secure: bool) {
+    /// Notes that the client and the server have agreed on TLS, or on plain text. Returns false if the
+    /// connection has given way to another in the meantime.
+    pub(super) fn opened(&mut self, is_secure: bool) -> bool {
         let mut inner = self.registry.lock();
+        let Some(entry) = inner.entries.get_mut(&self.number) else { return false };
+        entry.is_secure = is_secure;
         inner.secure += u64::from(is_secure);
         if let Some(handshake) = inner.tls.take(self.number) {
             inner.plain.insert(self.number, handshake);
         }
-        if let Some(entry) = inner.entries.get_mut(&self.number) {
-            entry.is_secure = is_secure;
-        }
+        true
     }
 
-    /// Notes that the handshake waits for the host.
-    pub(super) fn admitted(&mut self) {
-        self.registry.lock().plain.admit(self.number);
+    /// Notes that the handshake waits for the host; from then on the connection does not give way.
+    /// Returns false if it already has.
+    pub(super) fn admitted(&mut self) -> bool {
+        self.registry.lock().plain.admit(self.number)
     }
 
     /// Notes that the handshake is done: its place among the unfinished ones is free.
@@ -347,7 +349,7 @@ mod tests {
         registry.count_refused(Limit::Handshakes, Spoken::Plain);
         let TurnedAway { refused, tls_exceeded, .. } = registry.turned_away();
         assert_eq!((refused, tls_exceeded), (2, 1));
-        first.opened(true);
+        assert!(first.opened(true));
         assert_eq!((registry.tls_handshakes(), registry.secure()), (1, 1));
         assert_eq!(enter(&registry, 1, Spoken::Tls).unwrap_err(), Limit::Handshakes);
         first.shaken();
@@ -365,6 +367,9 @@ mod tests {
         let client = enter(&registry, 2, Spoken::Plain).unwrap();
         assert_eq!(registry.count(), 3);
         silent[2].gives_way().await;
+        // Its handshake may have become ready at the same time.
+        assert!(!silent[2].opened(false) && !silent[2].admitted());
+        assert!(silent[0].opened(false) && silent[0].admitted());
         assert_eq!(registry.turned_away().gave_way, 1);
         silent.truncate(2);
         drop(client);

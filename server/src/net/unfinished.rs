@@ -81,11 +81,11 @@ impl Unfinished {
         Some(handshake)
     }
 
-    /// Notes that a handshake waits for the host, and not for its client.
-    pub(super) fn admit(&mut self, number: u64) {
-        if let Some(handshake) = self.handshakes.get_mut(&number) {
-            handshake.is_admitted = true;
-        }
+    /// Notes that a handshake waits for the host, and not for its client. Returns false if it is not
+    /// there any more.
+    pub(super) fn admit(&mut self, number: u64) -> bool {
+        let handshake = self.handshakes.get_mut(&number);
+        handshake.map(|handshake| handshake.is_admitted = true).is_some()
     }
 
     /// Returns the handshake of `address` that gives way to a new connection from there.
