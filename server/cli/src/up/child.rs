@@ -186,6 +186,7 @@ impl Child {
             // An error means that it has ended by itself.
             let _ = self.process.kill().await;
         }
+        self.read_last_words().await;
     }
 
     /// Stops it in good order. It stays down until it is restarted.
