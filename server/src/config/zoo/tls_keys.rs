@@ -91,6 +91,6 @@ pub(super) static TLS: [Key; 16] = [
     own("admin.needClientAuth"),
     true_false("admin.certReload", ("tls", "http_reload")),
     inert("ssl.hostnameVerification", Shape::TrueFalse, &[], "clients verify the server's name by settings of their own"),
-    inert("fips-mode", Shape::TrueFalse, &["false"], "the cryptography is not validated for FIPS 140"),
+    inert("fips-mode", Shape::TrueFalse, &[], "the cryptography is not validated for FIPS 140, and the address of a server that connects is compared with its certificate only with ssl.quorum.clientHostnameVerification=true"),
     inert("authProvider.x509", Shape::Any, &["org.apache.zookeeper.server.auth.X509AuthenticationProvider"], "certificates give identities of the scheme x509 always"),
 ];

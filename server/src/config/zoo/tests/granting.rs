@@ -67,6 +67,8 @@ fn no_reading_grants_more_than_apaches_without_a_word() {
         let (_, warnings) = read(&with_line(line)).unwrap();
         assert!(warnings.is_empty(), "{line}: {warnings:?}");
     }
+    let (_, warnings) = read(&with_line("fips-mode=false")).unwrap();
+    assert!(warnings[0].contains("ssl.quorum.clientHostnameVerification=true"), "{warnings:?}");
     let (_, warnings) = read(&with_line("superUser=J\u{f6}rg")).unwrap();
     assert!(warnings[0].contains("reads files as ISO-8859-1"), "{warnings:?}");
     let (_, warnings) = read(&with_line("superUser=J\\u00f6rg")).unwrap();

@@ -301,7 +301,7 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.ssl.quorum.sslProvider=OPENSSL", Warned),
     ("zookeeper.ssl.quorum.authProvider=mine", Warned),
     ("authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider", Silent),
-    ("zookeeper.fips-mode=false", Silent),
+    ("zookeeper.fips-mode=false", Warned),
     ("zookeeper.fips-mode=true", Warned),
     ("zookeeper.nio.sessionlessCnxnTimeout=7", Honored(|c| c.limits.handshake_timeout_ms == 7)),
     ("zookeeper.nio.numSelectorThreads=5", Warned),
