@@ -63,12 +63,14 @@ impl CertificatesInForce {
 
     fn seconds_left_at(&self, now_s: i64) -> Vec<(StoredKind, i64)> {
         let left = |kind: StoredKind| {
-            let ends = || self.of(kind).map(|stored| stored.not_after_s.saturating_sub(now_s));
+            let left_s = |stored: &StoredCertificate| stored.not_after_s.saturating_sub(now_s);
+            let ends = || self.of(kind).map(left_s);
             let end = match kind {
+                StoredKind::Certificate => self.needed(now_s).map(left_s).min(),
                 StoredKind::Authority => {
                     ends().filter(|left| *left > 0).min().or_else(|| ends().max())
                 }
-                StoredKind::Certificate | StoredKind::Revocations => ends().min(),
+                StoredKind::Revocations => ends().min(),
             };
             Some((kind, end?))
         };
@@ -79,12 +81,29 @@ impl CertificatesInForce {
         self.0.iter().filter(move |stored| stored.kind == kind)
     }
 
+    /// Returns the own certificate and those of its chain that are valid or that no valid one of the
+    /// same subject replaces, as an old cross-signature that is sent along with the new root.
+    fn needed(&self, now_s: i64) -> impl Iterator<Item = &StoredCertificate> {
+        let is_replaced = move |stored: &StoredCertificate| {
+            let takes_its_place = |other: &StoredCertificate| {
+                other.subject == stored.subject && other.is_valid(now_s)
+            };
+            let of = |kind| self.of(kind).any(takes_its_place);
+            of(StoredKind::Certificate) || of(StoredKind::Authority)
+        };
+        let chain = self.of(StoredKind::Certificate).enumerate();
+        let needed = chain
+            .filter(move |(at, stored)| *at == 0 || stored.is_valid(now_s) || !is_replaced(stored));
+        needed.map(|(_, stored)| stored)
+    }
+
     /// Returns the kinds with which no connection, or none of some, succeeds at a time.
     fn faults(&self, now_s: i64) -> BTreeMap<StoredKind, Fault<'_>> {
         let fault = |kind: StoredKind| {
             let invalid = |stored: &&StoredCertificate| !stored.is_valid(now_s);
             let stored = match kind {
-                StoredKind::Certificate | StoredKind::Revocations => self.of(kind).find(invalid),
+                StoredKind::Certificate => self.needed(now_s).find(invalid),
+                StoredKind::Revocations => self.of(kind).find(invalid),
                 StoredKind::Authority => self.invalid_authority(now_s),
             }?;
             Some((kind, Fault { stored, is_early: stored.not_before_s > now_s }))
@@ -95,7 +114,7 @@ impl CertificatesInForce {
     /// Returns an authority that is not valid where no other serves in its place: none is valid, or
     /// none with the name of the one that has issued the own chain.
     fn invalid_authority(&self, now_s: i64) -> Option<&StoredCertificate> {
-        let issuer = self.of(StoredKind::Certificate).last().map(|last| &last.issuer);
+        let issuer = self.needed(now_s).last().map(|last| &last.issuer);
         let is_own = |stored: &&StoredCertificate| Some(&stored.subject) == issuer;
         let all = || self.of(StoredKind::Authority);
         let is_valid = |stored: &StoredCertificate| stored.is_valid(now_s);
@@ -114,8 +133,24 @@ impl CertificatesInForce {
 
     fn worse_than_at(&self, before: &Self, now_s: i64) -> Option<String> {
         let known = before.faults(now_s);
-        let new = self.faults(now_s).into_iter().find(|(kind, _)| !known.contains_key(kind));
+        let is_newer =
+            |kind| kind == StoredKind::Revocations && self.has_newer_lists(before, now_s);
+        let is_taken = |kind: StoredKind| known.contains_key(&kind) || is_newer(kind);
+        let new = self.faults(now_s).into_iter().find(|(kind, _)| !is_taken(*kind));
         new.map(|(_, fault)| fault.to_string())
+    }
+
+    /// Returns whether each list that is not valid is only overdue, and newer than the one of the same
+    /// issuer in `before`: connections check it all the same, and it has the newer revocations.
+    fn has_newer_lists(&self, before: &Self, now_s: i64) -> bool {
+        let is_newer = |list: &StoredCertificate| {
+            let known = |old: &StoredCertificate| {
+                old.issuer == list.issuer && old.not_before_s < list.not_before_s
+            };
+            list.not_before_s <= now_s && before.of(StoredKind::Revocations).any(known)
+        };
+        let mut invalid = self.of(StoredKind::Revocations).filter(|list| !list.is_valid(now_s));
+        invalid.all(is_newer)
     }
 
     /// Logs what has expired, is not valid yet, or expires soon.
@@ -176,6 +211,7 @@ mod tests {
             list((-1, 5)),
         ]);
         let (server, list) = (&server, &list);
+        let intermediate = |days| stored(StoredKind::Certificate, "CN=between", days);
         let (valid, expired, early) = ((-1, 100), (-10, -1), (1, 10));
         for (what, new, expected) in [
             ("all valid", vec![server(valid), authority("CN=ca", valid)], None),
@@ -202,10 +238,28 @@ mod tests {
                 None,
             ),
             (
+                "needed intermediate",
+                vec![server(valid), intermediate(expired), authority("CN=ca", valid)],
+                Some("certificate CN=between has expired"),
+            ),
+            (
+                "replaced intermediate",
+                vec![server(valid), intermediate(expired), intermediate(valid)],
+                None,
+            ),
+            (
+                "cross-signed root",
+                vec![server(valid), intermediate(expired), authority("CN=between", valid)],
+                None,
+            ),
+            ("own certificate", vec![server(expired), server(valid)], Some("has expired")),
+            (
                 "list",
                 vec![server(valid), list(expired)],
                 Some("list of revoked certificates CN=ca"),
             ),
+            ("newer list", vec![server(valid), list((0, 0))], None),
+            ("early list", vec![server(valid), list(early)], Some("is not valid yet")),
         ] {
             let why = CertificatesInForce(new).worse_than_at(&good, NOW_S);
             match expected {

@@ -30,8 +30,8 @@ pub struct LoadedTls {
     connector: Option<watch::Sender<TlsConnector>>,
     certificates: watch::Sender<CertificatesInForce>,
     stamps: FileStamps,
-    /// Why the files could not be used when they were tried last.
-    failure: Option<String>,
+    /// Why the files could not be used when they were tried last, and when that was logged.
+    failure: Option<(String, Instant)>,
 }
 
 impl LoadedTls {
@@ -122,14 +122,16 @@ impl LoadedTls {
             Err(error) => {
                 // The same files may be readable later, with other permissions.
                 let why = error.to_string();
-                if self.failure.as_ref() != Some(&why) {
+                let is_known =
+                    |(known, at): &(String, Instant)| *known == why && at.elapsed() < WARN_PAUSE;
+                if !self.failure.as_ref().is_some_and(is_known) {
                     warn!(
                         port, %error,
                         "the changed keys and certificates cannot be used: those before stay in \
                          force, and the files are tried again"
                     );
+                    self.failure = Some((why, Instant::now()));
                 }
-                self.failure = Some(why);
                 return;
             }
         }
