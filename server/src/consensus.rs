@@ -86,6 +86,8 @@ pub(crate) struct Follower {
     pub matching: Option<LogIndex>,
     /// The time since the last message that it has answered was sent.
     pub silent_for: Option<Duration>,
+    /// The time since it last took more of the log or of a snapshot.
+    pub idle_for: Option<Duration>,
 }
 
 /// The state of the consensus at one moment.

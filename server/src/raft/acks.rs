@@ -27,10 +27,20 @@ struct Ack {
     sent_at: Instant,
     /// The last entry that it has said to have.
     taken: Option<LogIndex>,
+    /// When it last took more entries, or more of a snapshot.
+    progress_at: Option<Instant>,
     /// Whether it has lost what it had.
     is_lost: bool,
     /// The stamp of its answer to that append.
     stamp: Option<u64>,
+}
+
+impl Ack {
+    fn take(&mut self, taken: Option<LogIndex>) {
+        if taken > self.taken {
+            (self.taken, self.progress_at) = (taken, Some(Instant::now()));
+        }
+    }
 }
 
 impl Acks {
@@ -38,13 +48,12 @@ impl Acks {
     /// all entries up to `taken`, if it said so.
     pub(super) fn note(&self, node: NodeId, term: Term, sent_at: Instant, taken: Option<LogIndex>) {
         let mut acks = self.lock();
-        let first = Ack { term, sent_at, taken: None, is_lost: false, stamp: None };
-        let last = acks.entry(node).or_insert(first);
-        if last.term < term {
-            *last = Ack { term, sent_at, taken, is_lost: false, stamp: None };
-        } else if last.term == term {
+        let first = Ack { term, sent_at, taken, progress_at: None, is_lost: false, stamp: None };
+        if acks.get(&node).is_none_or(|last| last.term < term) {
+            acks.insert(node, first);
+        } else if let Some(last) = acks.get_mut(&node).filter(|last| last.term == term) {
             last.sent_at = last.sent_at.max(sent_at);
-            last.taken = last.taken.max(taken);
+            last.take(taken);
         }
     }
 
@@ -68,8 +77,23 @@ impl Acks {
     pub(super) fn note_snapshot(&self, node: NodeId, term: Term, taken: LogIndex) {
         let mut acks = self.lock();
         if let Some(ack) = acks.get_mut(&node).filter(|ack| ack.term == term) {
-            ack.taken = ack.taken.max(Some(taken));
+            ack.take(Some(taken));
         }
+    }
+
+    /// Notes that a node has taken a part of a snapshot.
+    pub(super) fn note_chunk(&self, node: NodeId, term: Term) {
+        let mut acks = self.lock();
+        if let Some(ack) = acks.get_mut(&node).filter(|ack| ack.term == term) {
+            ack.progress_at = Some(Instant::now());
+        }
+    }
+
+    /// Returns the time since the node last took more entries in `term`, or more of a snapshot.
+    pub(super) fn idle_for(&self, now: Instant, node: NodeId, term: Term) -> Option<Duration> {
+        let acks = self.lock();
+        let progress_at = acks.get(&node).filter(|ack| ack.term == term)?.progress_at?;
+        Some(now.saturating_duration_since(progress_at))
     }
 
     /// Returns whether a node has said in `term` that it has the entry.
@@ -147,6 +171,8 @@ impl Acks {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     fn node(server: u64) -> NodeId {
@@ -222,6 +248,24 @@ mod tests {
         assert_eq!(stamp(6, 10), Some(10), "it was restarted");
         acks.note(node(2), Term(8), start, None);
         assert_eq!((acks.stamp(node(2), term), acks.stamp(node(2), Term(8))), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_more_of_the_log_or_of_a_snapshot() {
+        let (acks, term) = (Acks::default(), Term(7));
+        let idle = |term| acks.idle_for(Instant::now(), node(2), term);
+        acks.note_chunk(node(2), term);
+        acks.note(node(2), term, Instant::now(), Some(LogIndex(5)));
+        assert_eq!(idle(term), None, "where its log ends is no progress");
+        acks.note(node(2), term, Instant::now(), Some(LogIndex(6)));
+        advance(9 * MS).await;
+        acks.note(node(2), term, Instant::now(), Some(LogIndex(6)));
+        acks.note(node(2), term, Instant::now(), None);
+        assert_eq!((idle(term), idle(Term(8))), (Some(9 * MS), None));
+        acks.note_chunk(node(2), Term(6));
+        assert_eq!(idle(term), Some(9 * MS), "another term");
+        acks.note_chunk(node(2), term);
+        assert_eq!(idle(term), Some(Duration::ZERO));
     }
 
     #[test]

@@ -237,6 +237,7 @@ impl PeerClient {
             let Some(chunk) = chunk else { break };
             let answer = self.call(call(RpcKind::SnapshotChunk), chunk, SNAPSHOT_SILENCE_MAX);
             self.check_taken(&answer.await?)?;
+            self.network.acks.note_chunk(self.target, Term(vote.leader_id.term));
         }
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));

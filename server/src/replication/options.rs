@@ -53,10 +53,20 @@ pub(crate) struct Timing {
 /// The shortest time that a peer has to answer, which may have much to write, over a slow link.
 const PEER_TIMEOUT_MIN: Duration = Duration::from_secs(4);
 
+/// The fewest election timeouts in which a leader commits nothing before it steps down: twice as long
+/// as a write to its own log may take.
+const STEP_DOWN_ELECTIONS_MIN: u32 = 8;
+
 impl Timing {
     /// How long a peer may take to answer, while it is not known to be gone.
     pub(crate) fn peer_timeout(&self) -> Duration {
         (self.election_max * 4).max(PEER_TIMEOUT_MIN)
+    }
+
+    /// How long a leader leads on while it commits nothing: `sync_limit`, unless that is shorter than
+    /// the elections and stalls of disks which an ensemble must survive.
+    pub(crate) fn step_down_limit(&self) -> Duration {
+        self.sync_limit.max(self.election_max * STEP_DOWN_ELECTIONS_MIN)
     }
 
     /// How old the state may be that a server serves: `sync_limit`, and the time that it takes to learn

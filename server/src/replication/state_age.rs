@@ -1,4 +1,4 @@
-//! The age of the state that a server serves as a follower or an observer.
+//! The age of the state that a server serves.
 //!
 //! A leader that sends heartbeats does not prove that its entries arrive: they take another
 //! connection, which may be slow or lose long packets only. So a follower keeps the moment up to
@@ -13,7 +13,8 @@
 //!
 //! The leader has sent c after it received s, so the proof does not depend on how long either
 //! message was on its way. A leader of a release without stamps returns none; then s is the arrival
-//! of its message.
+//! of its message. A leader's state is complete as of a moment once what it had committed then is
+//! applied.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use zoolet_replica::Term;
 use zoolet_storage::LogIndex;
 
 use crate::consensus::Echo;
@@ -47,6 +49,8 @@ struct Proofs {
     complete_as_of: Option<Instant>,
     /// Announced commits that were not applied, and what they prove once they are. Both rise.
     pending: VecDeque<(LogIndex, Instant)>,
+    /// The last term in which this server led, and since when it knew that.
+    led_since: Option<(Term, Instant)>,
 }
 
 impl StateAge {
@@ -74,7 +78,13 @@ impl StateAge {
             Echo::NoneYet => None,
             Echo::Stamp(stamp) => self.moment(stamp),
         };
-        let Some(as_of) = as_of else { return };
+        if let Some(as_of) = as_of {
+            self.keep(as_of, committed, applied);
+        }
+    }
+
+    /// Keeps that the state is complete as of this moment once it is applied up to `committed`.
+    fn keep(&self, as_of: Instant, committed: LogIndex, applied: Option<LogIndex>) {
         let mut proofs = self.lock();
         proofs.collect(applied);
         if applied >= Some(committed) || planted!("announced-entries-count-as-applied") {
@@ -86,6 +96,25 @@ impl StateAge {
             Some((index, known)) if *index > committed || *known + self.spacing > as_of => {}
             Some(_) | None if is_full => {}
             Some(_) | None => proofs.pending.push_back((committed, as_of)),
+        }
+    }
+
+    /// Records, as leader, the last committed entry at a moment, and the last applied one. The first
+    /// entry of the term implies everything that earlier leaders have committed.
+    pub(super) fn leads(
+        &self,
+        (term, now): (Term, Instant),
+        has_first_entry: bool,
+        committed: Option<LogIndex>,
+        applied: Option<LogIndex>,
+    ) {
+        let mut proofs = self.lock();
+        let known = proofs.led_since.filter(|(known, _)| *known == term);
+        let (_, since) = *proofs.led_since.insert(known.unwrap_or((term, now)));
+        if has_first_entry && let Some(committed) = committed {
+            proofs.prove(since);
+            drop(proofs);
+            self.keep(now, committed, applied);
         }
     }
 
@@ -180,6 +209,23 @@ mod tests {
         age.announced(LogIndex(4), Echo::Unsupported, Some(LogIndex(3)));
         advance(40 * MS).await;
         assert_eq!((age.age(Some(LogIndex(3))), age.age(Some(LogIndex(4)))), (None, Some(40 * MS)));
+    }
+
+    /// Its age was reported as zero, however much it had not applied.
+    #[tokio::test(start_paused = true)]
+    async fn the_state_of_a_leader_is_as_old_as_what_it_has_not_applied() {
+        let (age, index) = (StateAge::new(3, MS), |index| Some(LogIndex(index)));
+        let led = || (Term(2), Instant::now());
+        age.leads(led(), false, index(4), index(4));
+        assert_eq!(age.age(index(4)), None, "it may lack what others have committed");
+        advance(30 * MS).await;
+        age.leads(led(), true, index(9), index(5));
+        assert_eq!(age.age(index(5)), Some(30 * MS), "it had all when it was elected");
+        advance(20 * MS).await;
+        age.leads(led(), true, index(12), index(8));
+        assert_eq!((age.age(index(8)), age.age(index(9))), (Some(50 * MS), Some(20 * MS)));
+        age.leads(led(), true, index(12), index(12));
+        assert_eq!(age.age(index(12)), Some(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

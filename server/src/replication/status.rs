@@ -47,7 +47,7 @@ pub(crate) struct Status {
     pub differing: Vec<u64>,
     pub agreed: Option<LogIndex>,
     /// The time since the moment up to which this server's state is known to be complete; `None` if
-    /// that was never known. Zero on the leader.
+    /// that was never known.
     pub state_age: Option<Duration>,
     /// How often it has stopped serving because that was too long ago, and how often it has stepped down
     /// as leader because a majority took none of its entries.
@@ -123,7 +123,7 @@ impl Status {
         let membership = &view.membership;
         let voters: Vec<NodeId> = membership.voters().into_iter().collect();
         let peer = |node: &NodeId| {
-            let Follower { matching, silent_for } = view.follower(*node);
+            let Follower { matching, silent_for, .. } = view.follower(*node);
             let (server, is_voter) = (node.server(), voters.contains(node));
             let has_answered_lately = silent_for.is_some_and(|silent_for| silent_for < silence_max);
             PeerStatus {
@@ -151,12 +151,7 @@ impl Status {
             diverged,
             differing: differing.into_iter().map(NodeId::server).collect(),
             agreed,
-            state_age: match role {
-                Role::Leader => Some(Duration::ZERO),
-                Role::Follower | Role::Observer | Role::Looking => {
-                    source.state_age.age(applied.borrow().map(|last| last.index))
-                }
-            },
+            state_age: source.state_age.age(applied.borrow().map(|last| last.index)),
             age_stops: source.state_age.stops(),
             step_downs: source.signals.step_downs(),
             peers: others.filter(|node| **node != handle.node()).map(peer).collect(),

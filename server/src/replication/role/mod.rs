@@ -55,8 +55,9 @@ pub(super) struct Observations {
     /// The last entry of the log, and the last that is known to be committed.
     pub last_log: Option<LogIndex>,
     pub committed: Option<LogIndex>,
-    /// As leader: whether enough of the other voters answer to elect one of themselves.
-    pub others_can_elect: bool,
+    /// As leader: whether enough of the other voters answer to elect one of themselves, which could
+    /// then commit at once.
+    pub others_can_lead: bool,
     /// The machine's clock, read before all else that is here.
     pub now_ms: u64,
     /// The term of the last entry that it has applied.
@@ -130,9 +131,9 @@ pub(super) struct Decision {
     pub suspects_quorum: bool,
     /// Whether it holds its entries back, too, so that another server can be elected.
     pub holds_entries: bool,
-    /// As leader that steps down: how long a majority has not acknowledged an entry.
+    /// As leader that steps down: how long it has committed none of the entries that wait.
     pub stuck_for: Option<Duration>,
-    /// The age of its state, if it has followed until now and its state is too old to be served.
+    /// The age of its state, if it has served until now and its state is too old for that.
     pub too_old: Option<Duration>,
     /// Whether it must catch up before it may serve.
     pub catch_up: CatchUp,
@@ -154,9 +155,9 @@ struct Stall {
 /// The progress of a leader's entries.
 #[derive(Clone, Copy, Debug, Default)]
 struct AppendProgress {
-    /// The entry that a majority must acknowledge next, and since when it is waited for.
-    waits_for: Option<(LogIndex, Instant)>,
-    /// It was waited for too long, and other servers could elect another leader then. It stays so
+    /// The term in which entries wait for a majority, what is committed, and since when no more is.
+    waits: Option<(Term, Option<LogIndex>, Instant)>,
+    /// That was too long ago, and other servers could have another leader then. It stays so
     /// while they do: they hear this leader seldom meanwhile.
     is_stuck: bool,
 }
@@ -274,8 +275,8 @@ impl RoleState {
         }
     }
 
-    /// Follows the progress of a leader's entries. Returns, if it must step down, for how long a
-    /// majority has not acknowledged one: its heartbeats arrive, so no other server would begin an
+    /// Follows the progress of a leader's entries. Returns, if it must step down, for how long it has
+    /// committed none although some wait: its heartbeats arrive, so no other server would begin an
     /// election, but its entries do not.
     fn follow_appends(
         &mut self,
@@ -283,24 +284,25 @@ impl RoleState {
         seen: &Observations,
         own_term: Option<Term>,
     ) -> Option<Duration> {
-        let waits = own_term.is_some() && !seen.is_only_voter && seen.committed < seen.last_log;
-        let Some(last) = seen.last_log.filter(|_| waits) else {
+        let waits = !seen.is_only_voter && seen.committed < seen.last_log;
+        let Some(term) = own_term.filter(|_| waits) else {
             self.appends = AppendProgress::default();
             return None;
         };
-        let (through, since) = *self.appends.waits_for.get_or_insert((last, now));
-        if seen.committed >= Some(through) {
-            self.appends = AppendProgress { waits_for: Some((last, now)), is_stuck: false };
+        let (known, limit) = (self.appends.waits, self.timing.step_down_limit());
+        let known = known.filter(|(of, committed, _)| (*of, *committed) == (term, seen.committed));
+        let Some((_, _, since)) = known else {
+            let waits = Some((term, seen.committed, now));
+            self.appends = AppendProgress { waits, is_stuck: false };
             return None;
-        }
+        };
         let waiting_for = now - since;
-        self.appends.is_stuck |= seen.others_can_elect
-            && waiting_for >= self.timing.sync_limit
-            && !planted!("stuck-leader-leads-on");
+        self.appends.is_stuck |=
+            seen.others_can_lead && waiting_for >= limit && !planted!("stuck-leader-leads-on");
         if !self.appends.is_stuck {
             return None;
         }
-        self.held_back_until = Some(now + self.timing.sync_limit);
+        self.held_back_until = Some(now + limit);
         Some(waiting_for)
     }
 
@@ -308,7 +310,14 @@ impl RoleState {
         // The first entry of its term brings all that earlier leaders have committed.
         let is_current = seen.applied_term == Some(term);
         let leads_on = self.has_quorum(seen) && seen.given_up != Some(term);
-        if is_current && leads_on { Role::Leader } else { Role::Looking }
+        // One that has stopped for its age leads again when it has nearly caught up, so that it does not
+        // go back and forth.
+        let age_max = match self.role {
+            Role::Leader => self.timing.state_age_max(),
+            Role::Follower | Role::Observer | Role::Looking => self.timing.state_age_max() / 2,
+        };
+        let is_young = seen.state_age.is_some_and(|age| age < age_max);
+        if is_current && leads_on && is_young { Role::Leader } else { Role::Looking }
     }
 
     /// Decides whether a server that is led may be behind. One that follows keeps up; one that has led
@@ -328,10 +337,10 @@ impl RoleState {
         }
     }
 
-    /// Returns the age of a follower's state that is too old to be served. A server that looks for its
+    /// Returns the age of a state that is served and too old for that. A server that looks for its
     /// ensemble catches up before it follows.
     fn too_old(&self, seen: &Observations) -> Option<Duration> {
-        let age = seen.state_age.filter(|_| is_led(self.role))?;
+        let age = seen.state_age.filter(|_| self.role != Role::Looking)?;
         (age >= self.timing.state_age_max()).then_some(age)
     }
 

@@ -316,7 +316,7 @@ fn a_follower_with_an_old_state_stops_serving_until_it_has_caught_up() {
 fn leader_with_an_open_entry() -> Script {
     let mut script = Script::leader();
     (script.seen.committed, script.seen.last_log) = (Some(LogIndex(4)), Some(LogIndex(6)));
-    script.seen.others_can_elect = true;
+    script.seen.others_can_lead = true;
     assert_eq!(script.step().stuck_for, None);
     script
 }
@@ -325,14 +325,14 @@ fn leader_with_an_open_entry() -> Script {
 #[test]
 fn a_leader_whose_entries_do_not_arrive_steps_down_and_does_not_run_again_at_once() {
     let mut script = leader_with_an_open_entry();
-    let (limit, lease) = (script.timing().sync_limit, script.timing().election_max);
+    let (limit, lease) = (script.timing().step_down_limit(), script.timing().election_max);
     let nearly = script.after(limit.saturating_sub(MS));
     assert_eq!((nearly.stuck_for, nearly.role), (None, Role::Leader));
     let decision = script.after(MS);
     assert_eq!((decision.stuck_for, decision.role), (Some(limit), Role::Looking));
     assert!(decision.suspects_quorum && decision.sends_heartbeats && !decision.may_elect);
     // No server answers a leader that is silent.
-    script.seen.others_can_elect = false;
+    script.seen.others_can_lead = false;
     let sent: Vec<(bool, bool)> = (0..5)
         .map(|_| script.after(lease))
         .map(|decision| (decision.sends_heartbeats, decision.holds_entries))
@@ -351,27 +351,60 @@ fn a_leader_whose_entries_do_not_arrive_steps_down_and_does_not_run_again_at_onc
 #[test]
 fn a_leader_leads_on_as_long_as_its_entries_are_committed_or_no_other_can_be_elected() {
     let mut script = leader_with_an_open_entry();
-    let limit = script.timing().sync_limit;
-    let half = limit / 2;
-    script.after(half);
-    // The entry that was waited for is committed, and the next ones wait.
-    (script.seen.committed, script.seen.last_log) = (Some(LogIndex(6)), Some(LogIndex(9)));
-    for time in [half, half, half.saturating_sub(MS)] {
-        assert_eq!(script.after(time).stuck_for, None);
+    let limit = script.timing().step_down_limit();
+    script.seen.last_log = Some(LogIndex(900));
+    for committed in 5..9 {
+        assert_eq!(script.after(limit.saturating_sub(MS)).stuck_for, None);
+        script.seen.committed = Some(LogIndex(committed));
+        assert_eq!(script.after(MS).stuck_for, None, "it makes progress");
     }
+    // It has led in another term and did not notice what came between.
+    script.after(limit / 2);
+    script.seen.leadership = Some(Leadership { leader: NODE, term: Term(5) });
+    assert_eq!(script.after(limit / 2).stuck_for, None);
+    script.seen.leadership = Some(Leadership { leader: NODE, term: Term(3) });
     script.seen.committed = script.seen.last_log;
     assert_eq!(script.after(limit).stuck_for, None, "none is open");
     let mut alone = leader_with_an_open_entry();
-    alone.seen.others_can_elect = false;
+    alone.seen.others_can_lead = false;
     let decision = alone.after(limit * 3);
     assert_eq!((decision.stuck_for, decision.role), (None, Role::Leader));
     assert!(decision.may_elect);
-    alone.seen.others_can_elect = true;
+    alone.seen.others_can_lead = true;
     assert_eq!(alone.step().stuck_for, Some(limit * 3));
     // The hole is gone, and none was elected meanwhile.
     alone.seen.committed = alone.seen.last_log;
     let decision = alone.step();
     assert_eq!((decision.stuck_for, decision.role), (None, Role::Leader));
+}
+
+/// A stall of 0.5 s, with a `syncLimit` of as much, deposed it before a lost leader would be missed.
+#[test]
+fn a_leader_leads_on_for_some_election_timeouts_whatever_the_sync_limit() {
+    let mut script = leader_with_an_open_entry();
+    script.state.timing.sync_limit = MS;
+    let limit = script.timing().step_down_limit();
+    assert!(limit >= script.timing().silence_max() * 4);
+    assert_eq!(script.after(limit.saturating_sub(MS)).stuck_for, None);
+    assert_eq!(script.after(MS).stuck_for, Some(limit));
+}
+
+/// It served its old state for as long as it had not applied what was committed.
+#[test]
+fn a_leader_with_an_old_state_stops_serving_until_it_has_nearly_caught_up() {
+    let mut script = Script::leader();
+    let limit = script.timing().state_age_max();
+    let ages = [
+        (limit.saturating_sub(MS), Role::Leader, None),
+        (limit, Role::Looking, Some(limit)),
+        (limit.saturating_sub(MS), Role::Looking, None),
+        (limit / 2 - MS, Role::Leader, None),
+    ];
+    for (age, role, too_old) in ages {
+        script.seen.state_age = Some(age);
+        let decision = script.step();
+        assert_eq!((decision.role, decision.too_old), (role, too_old));
+    }
 }
 
 /// Its successor was elected behind that moment, and gives the sessions more time than this.

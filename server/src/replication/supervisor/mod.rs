@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
-use self::age::others_can_elect;
+use self::age::others_can_lead;
 use self::events::{EventSources, RoleEvent, UnderWay};
 use super::comparer::Comparer;
 use super::handle::ConsensusHandle;
@@ -308,9 +308,12 @@ impl Supervisor {
         // First, so that the lease is not longer for a pause behind it.
         let now_ms = self.machine.mono_ms();
         let (node, leadership) = (self.handle.node(), self.handle.leadership());
-        let view = self.handle.view();
+        let (now, view) = (Instant::now(), self.handle.view());
         let voters = view.membership.voters();
         let applied = *self.applied.borrow();
+        if let Some(led) = leadership.filter(|known| known.leader == node) {
+            self.prove_as_leader((led.term, now), &view, applied);
+        }
         let observed = Observations {
             leadership,
             node,
@@ -322,7 +325,7 @@ impl Supervisor {
             state_age: self.state_age.age(applied.map(|last| last.index)),
             last_log: view.last_log,
             committed: view.committed,
-            others_can_elect: others_can_elect(&view, node, self.timing.silence_max()),
+            others_can_lead: others_can_lead(&view, node, &self.timing),
             quorum_silent_for: view.quorum_silent_for,
             now_ms,
             applied_term: applied.map(|last| Term(last.term)),
