@@ -229,11 +229,11 @@ impl Consensus for OpenRaft {
 
     fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>> {
         Box::pin(async move {
-            let asked_at = Instant::now();
+            let (term, asked_at) = (self.term(), Instant::now());
             let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
             // openraft may count the answer to an append that was sent before (`acks`).
             for _ in 0..CONFIRMATIONS_MAX {
-                if self.has_quorum_since(asked_at) {
+                if self.has_quorum_since(asked_at, term) {
                     return Some(LogIndex(linearizer.read_log_id().index()));
                 }
                 sleep(CONFIRMATION_PAUSE).await;
@@ -365,14 +365,17 @@ impl Consensus for OpenRaft {
 }
 
 impl OpenRaft {
-    /// Returns whether this server leads, and a majority has answered a message sent at `asked_at` or
-    /// later.
-    fn has_quorum_since(&self, asked_at: Instant) -> bool {
+    fn term(&self) -> Term {
+        Term(self.raft.metrics().borrow_watched().current_term)
+    }
+
+    /// Returns whether this server leads in `term`, and a majority has answered a message of it that
+    /// was sent at `asked_at` or later. In another term the read index may be too low.
+    fn has_quorum_since(&self, asked_at: Instant, term: Term) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let leads = metrics.current_leader == Some(self.node);
+        let leads = metrics.current_leader == Some(self.node) && Term(metrics.current_term) == term;
         let configs = metrics.membership_config.membership().get_joint_config();
-        let term = Term(metrics.current_term);
         leads && self.acks.has_quorum_since(asked_at, self.node, term, configs)
     }
 
@@ -382,7 +385,9 @@ impl OpenRaft {
         let followers = metrics.replication.as_ref().map(|replication| {
             let follower = |(node, matching): (&NodeId, &Option<_>)| {
                 let matching = matching.as_ref().map(|matching: &LogId| LogIndex(matching.index));
-                (*node, Follower { matching, silent_for: self.acks.silent_for(now, *node, term) })
+                let silent_for = self.acks.silent_for(now, *node, term);
+                let idle_for = self.acks.idle_for(now, *node, term);
+                (*node, Follower { matching, silent_for, idle_for })
             };
             replication.iter().map(follower).collect()
         });
