@@ -72,7 +72,8 @@ pub mod internals {
     pub use crate::node::{Node, Seams, StartError};
     pub use crate::outbox::Outbox;
     pub use crate::peer::{
-        Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, PeerTls, Service,
+        Answer, Call, FrameLimits, Lane, PeerIdentity, PeerPort, PeerPortOptions, PeerTls, Service,
+        opening_of,
     };
     pub use crate::process::work_here;
     pub use crate::transport::{BoxFuture, Listener, Net, Stream};

@@ -175,13 +175,12 @@ enum HandshakeVerdict {
     Method = 7,
 }
 
-/// Carries out the caller's side. Returns who the other side is.
-pub(super) async fn greet(
-    stream: &mut dyn Stream,
+/// Returns the hello of a caller.
+fn hello_of(
     ours: PeerIdentity,
     (target, lane): (Target, Lane),
     secret: Option<&Secret>,
-) -> Result<PeerIdentity, HandshakeError> {
+) -> Vec<u8> {
     let mut hello = Vec::new();
     ours.encode(&mut hello);
     hello.put_u64(target.server);
@@ -189,10 +188,33 @@ pub(super) async fn greet(
     hello.put_u8(lane as u8);
     hello.put_u8(method(secret));
     hello.put_slice(&nonce(secret));
+    hello
+}
+
+/// Returns what a caller sends first.
+fn opening(hello: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(MAGIC.len() + 4 + hello.len());
     out.put_slice(&MAGIC);
     out.put_u16(VERSION);
-    put_part(&mut out, &hello);
+    put_part(&mut out, hello);
+    out
+}
+
+/// Returns what a caller sends first for a lane, for those who recognize connections by it.
+#[cfg(feature = "internals")]
+pub fn opening_of(ours: PeerIdentity, server: u64, lane: Lane) -> Vec<u8> {
+    opening(&hello_of(ours, (Target { server, directory: None }, lane), None))
+}
+
+/// Carries out the caller's side. Returns who the other side is.
+pub(super) async fn greet(
+    stream: &mut dyn Stream,
+    ours: PeerIdentity,
+    (target, lane): (Target, Lane),
+    secret: Option<&Secret>,
+) -> Result<PeerIdentity, HandshakeError> {
+    let hello = hello_of(ours, (target, lane), secret);
+    let out = opening(&hello);
     let mut head = [0; MAGIC.len() + 3];
     let answered = async {
         stream.write_all(&out).await?;

@@ -23,6 +23,8 @@ mod tls;
 
 pub use handshake::PeerIdentity;
 pub(crate) use handshake::Target;
+#[cfg(feature = "internals")]
+pub use handshake::opening_of;
 pub(crate) use link::{CallError, Link, LinkOptions, Urgency};
 pub(crate) use links::{Links, SNAPSHOT_INSTALL_MAX, SNAPSHOT_SILENCE_MAX};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
+use zoolet_server::internals::Lane;
 use zoolet_storage::{Fault as DiskFault, Survival};
 
 use super::{Fault, Files, Kind, Planned, Whom};
@@ -13,8 +14,6 @@ use crate::run::{CLOCK_PERMILLE, SLOW_SKEW_PERMILLE};
 use crate::world::{Point, TRUE_RATE, client_machine};
 
 const DAY_MS: u64 = 86_400_000;
-/// The lanes between servers, by their numbers on the wire from 1.
-const LANES: u64 = 6;
 /// In how many seeds of a thousand some lanes fail.
 const LANES_PERMILLE: u64 = 150;
 
@@ -290,7 +289,7 @@ impl Drawer {
     /// Faults of a path whose MTU is not reported, or of a crowded one.
     fn lanes(&mut self) -> Fault {
         let is_of_one = self.chance.permille(500);
-        let lane = u8::try_from(self.chance.between(1, LANES)).ok().filter(|_| is_of_one);
+        let lane = self.chance.one_of(&Lane::ALL).map(|lane| *lane as u8).filter(|_| is_of_one);
         let is_hole = self.chance.permille(600);
         let piece_bytes = usize::try_from(self.chance.between(300, 1400)).unwrap_or(700);
         let fault = LaneFault {

@@ -124,3 +124,21 @@ impl State {
         pipe.lane.or_else(|| self.pipes.get(&pipe.other)?.lane)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zoolet_server::internals::{Lane, PeerIdentity, opening_of};
+
+    use super::*;
+
+    #[test]
+    fn the_lane_of_a_connection_is_read_from_what_its_caller_sends_first() {
+        let ours = PeerIdentity { cluster: u64::MAX, founding: 2, server: 3, directory: 4 };
+        for lane in Lane::ALL {
+            let opening = opening_of(ours, u64::MAX, lane);
+            assert_eq!(lane_of(&opening), Some(lane as u8));
+        }
+        assert_eq!(lane_of(b"zoopeer\n"), None);
+        assert_eq!(lane_of(&[1; 100]), None);
+    }
+}
