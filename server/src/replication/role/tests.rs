@@ -398,7 +398,7 @@ fn a_leader_with_an_old_state_stops_serving_until_it_has_nearly_caught_up() {
         (limit.saturating_sub(MS), Role::Leader, None),
         (limit, Role::Looking, Some(limit)),
         (limit.saturating_sub(MS), Role::Looking, None),
-        (limit / 2 - MS, Role::Leader, None),
+        ((limit / 2).saturating_sub(MS), Role::Leader, None),
     ];
     for (age, role, too_old) in ages {
         script.seen.state_age = Some(age);

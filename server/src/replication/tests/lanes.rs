@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 use zoolet_replica::Role;
 
 use super::cluster::check;
-use super::ensemble::{Ensemble, PATIENCE};
+use super::ensemble::{Ensemble, PATIENCE, Server};
 
 /// Longer packets are lost: heartbeats and handshakes are shorter.
 const PACKET_BYTES_MAX: usize = 700;
@@ -52,8 +52,9 @@ async fn a_follower_or_observer_that_receives_no_entries_stops_serving() {
     let limit = ensemble.timing.state_age_max();
     let have_stopped = |ensemble: &Ensemble| {
         [follower, observer].iter().all(|at| {
-            let is_old = ensemble.server(*at).raft.status().state_age >= Some(limit);
-            ensemble.role(*at) == Role::Looking && is_old
+            let is_old = |server: &Server| server.raft.status().state_age >= Some(limit);
+            ensemble.role(*at) == Role::Looking
+                && ensemble.servers[*at].as_ref().is_some_and(is_old)
         })
     };
     ensemble.until(have_stopped, "they go on serving").await;
