@@ -17,7 +17,9 @@
 //! is different for the two sides, of the verdict, and of all bytes of the hello and of the welcome
 //! before the proof. These hold both nonces and both identities, so a proof is worth nothing on any
 //! other connection, nor in the mouth of the other side. The called side proves first, a refusal
-//! too; a caller that finds the proof wrong hangs up before it has proved or learned anything.
+//! too; a caller that finds the proof wrong sends zeros as its own, which prove nothing but name the
+//! fault in the log of the called side, and hangs up. A caller that hangs up without a proof has timed
+//! out: the called side may have been stopped for longer than its peers wait.
 //!
 //! The handshake runs over any [`Stream`]: over one that encrypts, it is the same.
 
@@ -139,8 +141,8 @@ pub(super) enum HandshakeError {
         "the other side has another secret: peer_secret_file must hold the same on all servers"
     )]
     Secret,
-    /// The caller went away instead of proving that it knows the secret.
-    #[error("the other side hung up before its proof: it may have another secret")]
+    /// The caller hung up before its proof.
+    #[error("the other side hung up before its proof")]
     Unproved,
     /// A field has a value that does not exist.
     #[error("the handshake is malformed")]
@@ -237,6 +239,9 @@ pub(super) async fn greet(
         return Err(HandshakeError::Malformed);
     };
     if secret.is_some_and(|known| !known.is_proof(proof, &[CALLED, &[verdict], &hello, welcome])) {
+        // The error is the same whether or not the other side receives this.
+        let _ = stream.write_all(&[0; PROOF_BYTES]).await;
+        let _ = stream.flush().await;
         return Err(HandshakeError::Secret);
     }
     let identity = PeerIdentity::decode(&mut Bytes::copy_from_slice(welcome))?;

@@ -295,9 +295,9 @@ impl Shared {
                     tracing::error!(peer, %lane, %address, panic, "a peer's connection has panicked");
                 }
             }
-            // A follower looks whether a process listens here.
-            Ok(Err(Refused { error, .. })) if error.is_hang_up() => {
-                tracing::debug!(%address, "hung up on the peer port before its handshake");
+            // A follower looks whether a process listens here, or a peer has waited for too long.
+            Ok(Err(Refused { server, error })) if error.is_hang_up() => {
+                tracing::debug!(%address, server, %error, "hung up on the peer port before its handshake");
             }
             // Its peers keep asking for the old directory until the new one is a member.
             Ok(Err(Refused { server, error: error @ HandshakeError::Directory { .. } })) => {

@@ -101,8 +101,9 @@ impl HandshakeError {
         if let Self::Tls(error) = self { Some(error.kind()) } else { None }
     }
 
-    /// Whether the other side hung up before it had said anything wrong.
+    /// Returns whether the other side ended the connection before it had sent anything wrong. Its
+    /// time to connect is over if this server was stopped in the meantime.
     pub(super) fn is_hang_up(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+        matches!(self, Self::Unproved) || matches!(self, Self::Io(error) if is_end(error))
     }
 }
