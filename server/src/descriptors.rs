@@ -46,7 +46,7 @@ pub enum DescriptorUse {
     Peers,
 }
 
-/// What the other ports of a server need.
+/// The descriptors that the other ports of a server need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// The other servers.
@@ -123,7 +123,7 @@ fn probes(limit: u64) -> usize {
 }
 
 /// Raises the soft limit of open files to the hard one, as other servers do at their start. Returns
-/// the soft limit before and after; `None` stands for no limit.
+/// the soft limit before and after; `None` means no limit.
 pub fn raise_descriptor_limit() -> io::Result<(Option<u64>, Option<u64>)> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(RAISED_MAX, |maximum| maximum.min(RAISED_MAX));
@@ -144,7 +144,7 @@ pub fn has_room(user: DescriptorUse) -> bool {
         Some(limit) if limit >= LIMIT_MIN => {
             next_free().is_none_or(|next| next < bound(limit, user))
         }
-        // What it leaves to others would be more than it has.
+        // The share of the others would exceed the limit.
         Some(_) | None => true,
     }
 }

@@ -112,7 +112,7 @@ impl CertificatesInForce {
     }
 
     /// Returns an authority that is not valid where no other serves in its place: none is valid, or
-    /// none with the name of the one that has issued the own chain.
+    /// none with the name of the issuer of the own chain.
     fn invalid_authority(&self, now_s: i64) -> Option<&StoredCertificate> {
         let issuer = self.needed(now_s).last().map(|last| &last.issuer);
         let is_own = |stored: &&StoredCertificate| Some(&stored.subject) == issuer;

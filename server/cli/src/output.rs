@@ -33,7 +33,7 @@ thread_local! {
     static IS_WRITER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What happens to a line for which the queue has no room.
+/// The treatment of a line for which the queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
     /// It is lost: for programs that serve others.
@@ -42,12 +42,12 @@ pub(crate) enum WhenFull {
     Wait,
 }
 
-/// What the lines are.
+/// The kind of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     /// A log, which reports lost lines itself and in a metric.
     Log,
-    /// What a program prints.
+    /// The output of a program.
     Results,
 }
 

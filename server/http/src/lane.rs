@@ -1,4 +1,4 @@
-//! What a connection may ask, and what a port counts.
+//! The lane of a connection, which limits its requests, and the counters of a port.
 //!
 //! When all places are busy, new connections have a few places of their own, in which only probes are
 //! answered: a supervisor must not find a busy server dead.
@@ -16,7 +16,7 @@ pub(crate) enum Lane {
     Probes,
 }
 
-/// What a port counts.
+/// The counters of a port.
 #[derive(Debug, Default)]
 pub(crate) struct PortFigures {
     /// The connections that came when all places were taken.

@@ -10,7 +10,7 @@ use super::context::PortContext;
 use super::four_letter::{self, Word};
 use crate::transport::Stream;
 
-/// How long such a connection may take for its word, and to read the answer.
+/// The time limit for such a connection to send its word and read the answer.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Answers a word, if a connection over a limit begins with one. Returns whether it did. A connection

@@ -45,7 +45,7 @@ fn an_outbox_full_of_events_ends_the_connection_and_frees_its_memory() {
     let outbox = Outbox::new(10);
     outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
     assert_eq!(take(&outbox).1.len(), 10);
-    // What was taken still counts until the socket has it.
+    // Bytes taken from the outbox still count until the socket has them.
     outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
     assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
 }
@@ -59,7 +59,7 @@ fn neither_replies_nor_an_event_among_them_make_a_client_slow() {
     }
     outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
     assert_eq!(take(&outbox).1.len(), 70);
-    // Everything is written once, so the events are counted anew.
+    // Everything is written once, so the count of events starts again from zero.
     outbox.written(70, 70);
     outbox.push(|out| out.tail.put_slice(&[0; 20]));
     outbox.push_event(|out| out.tail.put_slice(&[0; 10]));

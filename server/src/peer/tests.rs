@@ -437,7 +437,10 @@ async fn a_caller_that_hangs_up_is_not_suspected_of_another_secret() {
             let error = received.unwrap_err().error;
             assert!(matches!(error, HandshakeError::Secret), "{error}");
         } else {
-            assert!(timeout(Duration::from_millis(50), greeting).await.is_err(), "it has an answer");
+            assert!(
+                timeout(Duration::from_millis(50), greeting).await.is_err(),
+                "it has an answer"
+            );
             drop(stream);
             let error = receiving.await.unwrap_err().error;
             assert!(error.is_hang_up() && !error.to_string().contains("secret"), "{error}");

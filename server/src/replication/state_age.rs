@@ -31,7 +31,7 @@ use crate::consensus::Echo;
 /// further than a follower may serve; further ones are ignored until some of them are applied.
 const PENDING_MAX: usize = 1024;
 
-/// What is known about the age of the state.
+/// The knowledge about the age of the state.
 #[derive(Debug)]
 pub(super) struct StateAge {
     origin: Instant,

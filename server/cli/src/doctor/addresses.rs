@@ -227,7 +227,7 @@ mod tests {
         let expected = "error servers this server at debian:2888 (127.0.1.1): listens on 127.0.1.1, \
                         where only this machine reaches it, and server 2 is at b:2888 (10.0.0.2): ";
         assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}");
-        // The first of several addresses is the one that it listens on.
+        // A server with several addresses listens on the first.
         let several = located(1, "debian", &["127.0.1.1", "10.0.0.1"]);
         assert!(judged(&several, on("127.0.1.1"), REMOTE)[0].starts_with("error "));
         let several = located(1, "debian", &["10.0.0.1", "fd00::1"]);

@@ -27,7 +27,7 @@ pub struct LaneFault {
 #[derive(Debug)]
 pub(super) struct FaultyLanes {
     fault: LaneFault,
-    /// What is held up.
+    /// The pieces that are held up.
     held: BTreeMap<PipeId, Vec<Arrival>>,
     /// Slow connections are busy until then.
     busy_until: BTreeMap<PipeId, SimTime>,

@@ -1,4 +1,4 @@
-//! What a file grants, read as Apache ZooKeeper reads it.
+//! Values that grant access, read as Apache ZooKeeper reads them.
 
 use super::keys::{IN_FORCE, read, with_line};
 
