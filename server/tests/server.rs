@@ -63,6 +63,7 @@ async fn the_metrics_of_a_server_are_all_but_those_of_its_process() {
         "process_max_fds",
         "process_open_fds",
         "process_resident_memory_bytes",
+        "zoolet_log_lines_lost",
     ];
     assert_eq!(of_process, expected);
     assert!(own.is_subset(&all) && own.contains("znode_count"), "{own:?}");

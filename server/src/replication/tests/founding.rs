@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zoolet_storage::Identity;
+use zoolet_storage::{Identity, Wal, WalOptions};
 
 use super::ensemble::Ensemble;
 use crate::replication::directories::Directories;
@@ -26,9 +26,12 @@ async fn a_founding_is_finished_whatever_was_promised_before() {
         (13, 0, vec![Request::Prepare { ballot: ballot(8, 2) }]),
     ];
     for (at, (directory_id, founding, requests)) in lives.into_iter().enumerate() {
-        let directories = Directories::open(&ensemble.options(at)).unwrap();
+        let options = ensemble.options(at);
+        let directories = Directories::open(&options).unwrap();
         let server_id = at as u64 + 1;
         let identity = Identity { cluster_id: 7, server_id, directory_id, founding };
+        // The first segment is durable before the identity names a founding.
+        drop(Wal::open(options.disk, &directories.wal_path(), WalOptions::default()).unwrap());
         directories.claim(identity).unwrap();
         let mut acceptor = directories.acceptor().unwrap();
         for request in requests {

@@ -89,6 +89,7 @@ static SECTION_15_1: &[(&str, Outcome)] = &[
     ("connectToLearnerMasterLimit=0", Silent),
     ("connectToLearnerMasterLimit=7", Warned),
     ("maxClientCnxns=7", Honored(|c| c.limits.connections_per_address_max == 7)),
+    ("netty.server.outstandingHandshake.limit=7", Honored(|c| c.limits.tls_handshakes_max == 7)),
     ("maxCnxns=7", Honored(|c| c.limits.connections_max == 7)),
     ("clientPortListenBacklog=7", Honored(|c| c.limits.listen_backlog == 7)),
     ("server.1=h:1:2", Honored(|c| c.members[&c.server_id].peer.to_string() == "h:1")),
