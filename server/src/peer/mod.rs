@@ -96,3 +96,5 @@ impl std::fmt::Display for Lane {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unproved_tests;

@@ -256,7 +256,7 @@ mod tests {
         let idle = |term| acks.idle_for(Instant::now(), node(2), term);
         acks.note_chunk(node(2), term);
         acks.note(node(2), term, Instant::now(), Some(LogIndex(5)));
-        assert_eq!(idle(term), None, "where its log ends is no progress");
+        assert_eq!(idle(term), None, "the end of its log alone does not count as progress");
         acks.note(node(2), term, Instant::now(), Some(LogIndex(6)));
         advance(9 * MS).await;
         acks.note(node(2), term, Instant::now(), Some(LogIndex(6)));

@@ -78,7 +78,7 @@ pub(super) fn first_epoch(
 mod tests {
     use super::*;
 
-    /// The wall clock so many seconds after the start of the epochs.
+    /// Returns the wall clock `seconds` after the start of the epochs.
     fn at(seconds: i64) -> i64 {
         (CLOCK_START_S + seconds) * 1000
     }

@@ -31,8 +31,9 @@ async fn a_founding_is_finished_whatever_was_promised_before() {
         let server_id = at as u64 + 1;
         let identity = Identity { cluster_id: 7, server_id, directory_id, founding };
         // The first segment is durable before the identity names a founding.
+        directories.claim(Identity { founding: 0, ..identity }).unwrap();
         drop(Wal::open(options.disk, &directories.wal_path(), WalOptions::default()).unwrap());
-        directories.claim(identity).unwrap();
+        directories.write(identity).unwrap();
         let mut acceptor = directories.acceptor().unwrap();
         for request in requests {
             acceptor.step(request).unwrap();
