@@ -479,9 +479,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection when everything is written. What the client still sends is read and
-    /// dropped, because a socket that is closed over unread bytes resets the connection, and the
-    /// client may lose what it has not read yet.
+    /// Closes the connection after writing everything. Later bytes of the client are read and dropped:
+    /// closing a socket with unread bytes resets the connection, and the client may lose replies.
     async fn finish(&mut self) -> Result<(), ConnectionError> {
         self.flush().await?;
         let linger = async {
