@@ -16,8 +16,8 @@ const OLD_MAX: Duration = Duration::from_secs(30);
 const PACKET_BYTES_MAX: u16 = 700;
 const DATA: [u8; 5000] = [b'x'; 5000];
 
-/// A follower served an old value for as long as the hole was there, and with all followers behind it
-/// there were no writes and no election.
+/// A follower served an old value for as long as the hole was there. With the hole between the leader
+/// and all followers there were no writes and no election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_that_are_lost_cost_a_follower_its_clients_and_a_leader_its_lead() {
     if !crate::is_due("black_hole") {

@@ -251,7 +251,7 @@ mod tests {
         assert!(found[0].starts_with("ok ") && found[1].starts_with("warning "), "{found:?}");
     }
 
-    /// `server.1=0.0.0.0:2888:3888` on server 1 works, and was an error beside servers on the loopback.
+    /// `server.1=0.0.0.0:2888:3888` on server 1 works, and was an error if the other servers were on the loopback.
     #[test]
     fn every_address_for_itself_is_well() {
         let own = located(1, "0.0.0.0", &["0.0.0.0"]);

@@ -1,10 +1,10 @@
-//! Values that let others do more, and that Apache ZooKeeper reads differently: what a file grants here
-//! and not there is in a warning (docs/differences.md has the table).
+//! Values that let others do more, and that Apache ZooKeeper reads differently: a warning names each
+//! right that a file grants here and not there (docs/differences.md has the table).
 
 use super::properties::Property;
 
 /// The prefix of the system properties of Apache ZooKeeper. A key of a file becomes a system property
-/// with this prefix, so that one which has it already has it twice, and nothing reads it.
+/// with this prefix. A key that already has the prefix has it twice then, and nothing reads it.
 pub(super) const PREFIX: &str = "zookeeper.";
 
 /// A key without its prefix, and whether a value of it grants something.

@@ -7,7 +7,7 @@ use super::pipe::PipeId;
 use super::{Arrival, MachineId, Network, State};
 use crate::SimTime;
 
-/// The bytes that open a connection to a peer port, and the place of the lane's number behind them.
+/// The bytes that open a connection to a peer port, and the offset of the lane's number.
 const PEER_MAGIC: &[u8] = b"zoopeer\n";
 const LANE_AT: usize = 60;
 
@@ -75,7 +75,7 @@ impl Network {
         self.lock().link(from, to).lanes = Some(lanes);
     }
 
-    /// Mends the connections of a link: what was held up arrives, and what is slow is so no longer.
+    /// Heals the connections of a link: delayed data arrives, and slow connections are fast again.
     pub fn mend_lanes(&self, from: MachineId, to: MachineId) {
         let mut state = self.lock();
         let Some(lanes) = state.link(from, to).lanes.take() else { return };

@@ -2,8 +2,8 @@
 
 use super::keys::{IN_FORCE, read, with_line};
 
-/// `skipACL=YES` opened every znode, and Apache ZooKeeper keeps ACLs in force with it. What a value
-/// means there is from its source: `zookeeper.skipACL` must equal `yes`, flags of `QuorumPeerConfig`
+/// `skipACL=YES` opened every znode, and Apache ZooKeeper keeps ACLs in force with it. The meaning
+/// of a value there is from its source: `zookeeper.skipACL` must equal `yes`, flags of `QuorumPeerConfig`
 /// are `true` or `false` in any case or an error, and other flags are `Boolean.parseBoolean`.
 #[test]
 fn no_reading_grants_more_than_apaches_without_a_word() {
@@ -45,7 +45,7 @@ fn no_reading_grants_more_than_apaches_without_a_word() {
     ] {
         assert!(read(&with_line(line)).is_err(), "{line}");
     }
-    // The same, and a warning says so.
+    // The same right, with a warning.
     for line in [
         "skipACL=yes",
         "superUser=x",
