@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::CtlError;
 use crate::output::report_at_end;
+use crate::signals::remember_end;
 
 /// How long a request that was sent before the signal may take to be answered, so that it is known
 /// whether it has happened.
@@ -19,7 +20,8 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How long the end of a session may take behind a signal.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long a command may take to end. One that takes longer is blocked in a read or a write.
+/// The longest time for a command to end. A command that takes longer is blocked in a read: a write
+/// fails earlier, see `stream.rs`.
 const END_MAX: Duration = Duration::from_secs(3);
 
 /// Where a command looks whether a signal has come.
@@ -52,13 +54,12 @@ impl Interrupt {
         let (sender, receiver) = Self::channel();
         tokio::spawn(async move {
             let first = next().await;
+            remember_end(first);
             sender.send_replace(Some(first));
             // A command that waits for nothing is gone by then, and this task with it.
             let last = timeout(END_MAX, next()).await.unwrap_or(first);
-            let error = CtlError::interrupted(last);
-            let code = error.exit.number();
-            report_at_end(error, json);
-            process::exit(code.into());
+            let exit = report_at_end(&CtlError::interrupted(last), json);
+            process::exit(exit.number().into());
         });
         Ok(receiver)
     }

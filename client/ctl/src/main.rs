@@ -22,6 +22,7 @@ mod shell;
 mod signals;
 mod snapshot;
 mod status;
+mod stream;
 mod tls;
 mod torture;
 mod watch_run;
@@ -62,10 +63,7 @@ fn main() -> ExitCode {
 fn ended(result: Result<(), CtlError>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::report(&error, json);
-            error.exit.into()
-        }
+        Err(error) => output::report_at_end(&error, json).into(),
     }
 }
 

@@ -1,17 +1,10 @@
 //! Results go to stdout, as text for people or as JSON for programs.
 
-use std::io::{self, Write};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::error::CtlError;
+use crate::error::{CtlError, Exit};
 use crate::format::{lines_text, name_text};
-
-/// How long the end of the program waits for the reader of stderr.
-const REPORT_MAX: Duration = Duration::from_secs(1);
+use crate::stream::{STDERR, STDOUT};
 
 /// Where results go, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +31,8 @@ impl Output {
     /// Says something on stderr that is not a result, in the same form.
     pub(crate) fn note(self, text: &str) {
         if self.json {
-            to_stderr(&json!({ "note": { "message": text } }));
+            // Nothing can be done about a closed stderr.
+            let _ = to_stderr(&json!({ "note": { "message": text } }).to_string());
         } else {
             note(text);
         }
@@ -58,28 +52,25 @@ pub(crate) fn help(text: &str, output: Output) -> Result<(), CtlError> {
 
 /// Writes a line of text to stdout.
 pub(crate) fn line(text: &str) -> Result<(), CtlError> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}")?;
-    Ok(stdout.flush()?)
+    STDOUT.write(format!("{text}\n").into_bytes())
 }
 
 /// Writes bytes to stdout as they are.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CtlError> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    Ok(stdout.flush()?)
+    STDOUT.write(bytes.to_vec())
 }
 
 /// Says something on stderr that is not a result.
 pub(crate) fn note(text: &str) {
     // Nothing can be done about a closed stderr.
-    let _ = writeln!(io::stderr().lock(), "{}", lines_text(text));
+    let _ = to_stderr(&lines_text(text));
 }
 
 /// Warns on stderr of what does not stop the program.
 pub(crate) fn warn(text: &str, json: bool) {
     if json {
-        to_stderr(&json!({ "warning": { "message": text } }));
+        // Nothing can be done about a closed stderr.
+        let _ = to_stderr(&json!({ "warning": { "message": text } }).to_string());
     } else {
         note(&format!("Warning: {}", name_text(text)));
     }
@@ -87,33 +78,34 @@ pub(crate) fn warn(text: &str, json: bool) {
 
 /// Asks for something on stderr; the answer is typed on the same line.
 pub(crate) fn prompt(text: &str) {
-    let mut stderr = io::stderr().lock();
     // Nothing can be done about a closed stderr.
-    let _ = write!(stderr, "{}", lines_text(text)).and_then(|()| stderr.flush());
+    let _ = STDERR.write(lines_text(text).into_bytes());
 }
 
 /// Prints what went wrong.
 pub(crate) fn report(error: &CtlError, json: bool) {
-    match json {
-        _ if error.message.is_empty() => {}
-        true => to_stderr(&error.to_json()),
-        false => note(&format!("Error: {error}")),
+    // Nothing can be done about a closed stderr.
+    let _ = try_report(error, json);
+}
+
+/// Prints what went wrong, where the program ends next. Returns how it ends: by the signal that has
+/// come if the reader of stderr stalls.
+pub(crate) fn report_at_end(error: &CtlError, json: bool) -> Exit {
+    match try_report(error, json) {
+        Err(stalled) if stalled.is_interrupt() => stalled.exit,
+        Ok(()) | Err(_) => error.exit,
     }
 }
 
-/// Prints what went wrong, where the program ends next: a reader that stalls does not keep it.
-pub(crate) fn report_at_end(error: CtlError, json: bool) {
-    let (done, reported) = channel();
-    thread::spawn(move || {
-        report(&error, json);
-        // The wait may be over.
-        let _ = done.send(());
-    });
-    let _ = reported.recv_timeout(REPORT_MAX);
+fn try_report(error: &CtlError, json: bool) -> Result<(), CtlError> {
+    match json {
+        _ if error.message.is_empty() => Ok(()),
+        true => to_stderr(&error.to_json().to_string()),
+        false => to_stderr(&lines_text(&format!("Error: {error}"))),
+    }
 }
 
-/// Writes a line of JSON to stderr, as it is.
-fn to_stderr(json: &Value) {
-    // Nothing can be done about a closed stderr.
-    let _ = writeln!(io::stderr().lock(), "{json}");
+/// Writes a line to stderr, as it is.
+fn to_stderr(text: &str) -> Result<(), CtlError> {
+    STDERR.write(format!("{text}\n").into_bytes())
 }

@@ -1,9 +1,26 @@
 //! The signals that ask this program to end, or that are meant for the command it runs.
 
+use std::sync::OnceLock;
+
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::error::CtlError;
+
+/// The first signal that asked this program to end.
+static FIRST_END: OnceLock<Signal> = OnceLock::new();
+
+/// Returns the first signal that asked this program to end: a thread that waits for something looks
+/// here, because it cannot wait for signals too.
+pub(crate) fn first_end() -> Option<Signal> {
+    FIRST_END.get().copied()
+}
+
+/// Keeps a signal that asks this program to end, unless there was one before.
+pub(crate) fn remember_end(signal: Signal) {
+    // The first one counts.
+    let _ = FIRST_END.set(signal);
+}
 
 /// Receives them, instead of dying of them.
 #[derive(Debug)]
@@ -18,7 +35,15 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Begins to receive them. A separate task sees them too: the command that reads them here may be
+    /// blocked in a write.
     pub(crate) fn receive() -> Result<Self, CtlError> {
+        let mut seen = Self::new()?;
+        tokio::spawn(async move { remember_end(seen.ending().await) });
+        Self::new()
+    }
+
+    fn new() -> Result<Self, CtlError> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -40,6 +65,16 @@ impl Signals {
             _ = self.stop.recv() => Signal::TSTP,
             _ = self.user1.recv() => Signal::USR1,
             _ = self.user2.recv() => Signal::USR2,
+        }
+    }
+
+    /// Waits for the next signal that asks this program to end. SIGTSTP does not stop it here.
+    async fn ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if !matches!(signal, Signal::TSTP | Signal::USR1 | Signal::USR2) {
+                return signal;
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! SIGINT and SIGTERM while a command works through a subtree: it says how far it has come.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::process::{ChildStdout, Stdio};
+use std::time::Duration;
 
-use rustix::io::ioctl_fionread;
+use rustix::io::{ioctl_fionbio, ioctl_fionread};
 use serde_json::{Value, json};
 use zoolet_client::{Client, CreateMode};
 use zoolet_tests::scenes::{Scene, soon};
+use zoolet_tests::wait::until;
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{CtlScene, Said, code_of, command, ended, signal, start};
@@ -17,6 +19,10 @@ const ZNODES: usize = 3000;
 
 /// The same of a move, which reads each of them several times before it deletes the first.
 const MOVED: usize = 1000;
+
+/// The longest time for a command to end at a signal while its reader stalls: a second, and more on a
+/// busy machine. Without a limit for writes a command took at least three seconds.
+const STALLED_MAX: Duration = Duration::from_millis(2500);
 
 /// A znode with this many below it.
 async fn wide(scene: &Scene, client: &Client, znodes: usize) -> String {
@@ -161,20 +167,57 @@ pub(crate) async fn an_interrupted_search_says_how_far_it_came(scene: &Scene) {
     let why = format!("Error: interrupted by SIGINT; {lines} of {visited} znodes fitted so far\n");
     assert_eq!(said.err, why);
 
-    // Its reader takes nothing more: it hangs in a write.
-    let mut finding = scene.begin(&["find", "-s", &top]);
-    let mut out = finding.stdout.take().unwrap();
-    out.read_exact(&mut [0]).unwrap();
-    let mut before = 0;
-    soon("a full pipe", async || {
-        let bytes = ioctl_fionread(&out).unwrap();
-        bytes > 50_000 && std::mem::replace(&mut before, bytes) == bytes
-    })
-    .await;
-    signal(&finding, "TERM");
-    let ended = finding.wait().unwrap();
-    assert_eq!(ended.code(), Some(143), "a signal is not lost on it");
-    drop(out);
+    scene.ctl(&["deleteall", &top]).well();
+}
+
+/// The length of a page: so much room [`nearly_full_pipe`] leaves.
+const PAGE: usize = 4096;
+
+/// A pipe with room for one page, and the bytes in it once it is full.
+fn nearly_full_pipe() -> (PipeReader, PipeWriter, u64) {
+    let (mut reader, mut writer) = io::pipe().unwrap();
+    ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&vec![b'.'; PAGE]).is_ok() {}
+    ioctl_fionbio(&writer, false).unwrap();
+    let full = ioctl_fionread(&reader).unwrap();
+    reader.read_exact(&mut vec![0; PAGE]).unwrap();
+    (reader, writer, full)
+}
+
+/// A command wrote on the thread that would have seen the signal: `lock` and `locks --watch` never
+/// ended, others after some seconds.
+pub(crate) async fn a_command_with_a_stalled_reader_ends(scene: &Scene) {
+    let client = scene.client().await;
+    // Its path alone is longer than a page.
+    let top = format!("{}/{}", scene.znode().await, "x".repeat(PAGE + 1000));
+    client.create(&top, b"", CreateMode::Persistent).await.unwrap();
+    let (lock, election, none) =
+        (format!("{top}/lock"), format!("{top}/election"), format!("{top}/none"));
+    let commands: [&[&str]; 6] = [
+        &["lock", &lock],
+        &["elect", &election],
+        &["locks", "--watch", &top],
+        &["find", "-s", &top],
+        &["--json", "get", &top],
+        // The message on standard error.
+        &["ls", &none],
+    ];
+    for (at, words) in commands.into_iter().enumerate() {
+        let (reader, writer, full) = nearly_full_pipe();
+        let mut command = scene.command(words);
+        command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
+        let mut running = command.spawn().unwrap();
+        drop(command);
+        let is_full = async || ioctl_fionread(&reader).unwrap() == full;
+        soon(&format!("{}: a full pipe", words[0]), is_full).await;
+        let name = if at % 2 == 0 { "TERM" } else { "INT" };
+        signal(&running, name);
+        let code = until(STALLED_MAX, || running.try_wait().unwrap()).map(|status| status.code());
+        if code.is_none() {
+            running.kill().unwrap();
+        }
+        assert_eq!(code, Some(code_of(name)), "{}", words[0]);
+    }
     scene.ctl(&["deleteall", &top]).well();
 }
 

@@ -91,6 +91,7 @@ suites! {
         interrupts::an_interrupted_delete_counts_what_it_has_deleted,
         interrupts::an_interrupted_move_says_what_is_where,
         interrupts::an_interrupted_search_says_how_far_it_came,
+        interrupts::a_command_with_a_stalled_reader_ends,
         interrupts::an_interrupted_script_ends_with_its_line,
         interrupts::a_write_that_is_not_answered_is_named;
     several_requests_are_one_command / several_requests_are_one_command_on_apache:

@@ -201,7 +201,7 @@ impl View {
         let mut lines = self.table.lines(self.order, trouble, now);
         lines.insert(0, head);
         match &self.screen {
-            Some(screen) => Ok(screen.draw(&lines)?),
+            Some(screen) => screen.draw(&lines),
             None => output::line(&format!("{}\n", lines.join("\n"))),
         }
     }

@@ -1,9 +1,12 @@
 //! A screen of its own on the terminal. What was there before comes back at the end.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write, stdin, stdout};
+use std::io::{self, IsTerminal, stdin, stdout};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::error::CtlError;
+use crate::output;
 
 /// Takes the other screen, without a cursor, and cuts lines that are too long.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -20,33 +23,34 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn enter() -> io::Result<Self> {
+    pub(super) fn enter() -> Result<Self, CtlError> {
         let input = stdin();
-        let before = if input.is_terminal() { Some(tcgetattr(&input)?) } else { None };
+        let before = input.is_terminal().then(|| tcgetattr(&input)).transpose();
+        let before = before.map_err(io::Error::from)?;
         // From here on it is restored.
         let screen = Self { before };
         if let Some(before) = &screen.before {
             let mut changed = before.clone();
             changed.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-            tcsetattr(&input, OptionalActions::Now, &changed)?;
+            tcsetattr(&input, OptionalActions::Now, &changed).map_err(io::Error::from)?;
         }
-        write(ENTER)?;
+        output::bytes(ENTER.as_bytes())?;
         Ok(screen)
     }
 
     /// Replaces what is shown. What does not fit is left out.
     #[expect(clippy::unused_self, reason = "only a screen that was entered can be drawn on")]
-    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+    pub(super) fn draw(&self, lines: &[String]) -> Result<(), CtlError> {
         let height = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_row));
         let height = if height == 0 { LINES_DEFAULT } else { height };
-        write(&frame(lines, height))
+        output::bytes(frame(lines, height).as_bytes())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // Nothing can be done about a terminal that is gone.
-        let _ = write(LEAVE);
+        let _ = output::bytes(LEAVE.as_bytes());
         if let Some(before) = &self.before {
             let _ = tcsetattr(stdin(), OptionalActions::Now, before);
         }
@@ -67,12 +71,6 @@ fn frame(lines: &[String], height: usize) -> String {
     }
     frame.push_str("\x1b[J");
     frame
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 #[cfg(test)]
