@@ -1,7 +1,7 @@
 //! The file descriptors of the process, and the shares of those who use them.
 //!
-//! A log that cannot open its next segment stops the server, so strangers must never take the last
-//! descriptors. Each port has a share that follows from the limit of the process ([`Needs`]). The
+//! A log that cannot open its next segment for a minute stops the server, so strangers must never take
+//! the last descriptors. Each port has a share that follows from the limit of the process ([`Needs`]). The
 //! shares do not know what else the process has open, for example a second server: so each port also
 //! turns connections away when the process as a whole comes near its limit ([`has_room`]).
 

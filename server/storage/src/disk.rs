@@ -9,6 +9,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The errors of an open when the process, or the machine, has no descriptor left: EMFILE and ENFILE,
+/// which have these numbers on every Unix.
+const NO_DESCRIPTOR: [i32; 2] = [24, 23];
+
+/// The pause before an open is tried again that found no descriptor, and the most tries: a minute.
+const OPEN_AGAIN: Duration = Duration::from_millis(50);
+const OPENS_MAX: u32 = 1200;
 
 /// A place for files.
 ///
@@ -90,6 +100,28 @@ fn parents(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Opens a file, and retries for a minute while the process has no descriptor left. Such an open has
+/// changed nothing, and a burst of connections is over soon. Without the retry, a log that cannot open
+/// its next segment at once ends its server.
+fn opened<T>(mut open: impl FnMut() -> io::Result<T>, pause: impl Fn()) -> io::Result<T> {
+    for _ in 1..OPENS_MAX {
+        match open() {
+            Err(error)
+                if error.raw_os_error().is_some_and(|code| NO_DESCRIPTOR.contains(&code)) =>
+            {
+                pause();
+            }
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+#[allow(clippy::disallowed_methods, reason = "callers of a disk may block")]
+fn pause() {
+    thread::sleep(OPEN_AGAIN);
+}
+
 /// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
@@ -97,7 +129,7 @@ pub struct RealDisk;
 impl RealDisk {
     /// Opens a file that this process may not write.
     pub(crate) fn open_read_only(path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile(File::open(path)?)))
+        Ok(Arc::new(RealFile(opened(|| File::open(path), pause)?)))
     }
 }
 
@@ -107,13 +139,15 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        Ok(Arc::new(RealFile(file)))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        Ok(Arc::new(RealFile(opened(|| options.open(path), pause)?)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        Ok(Arc::new(RealFile(opened(|| options.open(path), pause)?)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -140,7 +174,7 @@ impl Disk for RealDisk {
 
     fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(directory)? {
+        for entry in opened(|| fs::read_dir(directory), pause)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
             // A name that is not UTF-8 is none of ours.
@@ -153,7 +187,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        File::open(directory)?.sync_all()
+        opened(|| File::open(directory), pause)?.sync_all()
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -161,7 +195,9 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let file = opened(|| options.open(path), pause)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(RealLock { _file: file })),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -206,6 +242,26 @@ impl DiskLock for RealLock {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The preparer of segments failed at the first such open, and the server ended.
+    #[test]
+    fn an_open_without_a_descriptor_is_tried_again_and_no_other_one() {
+        let tries = |code: i32, until: u32| {
+            let mut tries = 0;
+            let open = || {
+                tries += 1;
+                if tries < until { Err(io::Error::from_raw_os_error(code)) } else { Ok(()) }
+            };
+            let is_open = opened(open, || {}).is_ok();
+            (tries, is_open)
+        };
+        for code in NO_DESCRIPTOR {
+            assert_eq!(tries(code, 3), (3, true));
+            assert_eq!(tries(code, u32::MAX), (OPENS_MAX, false));
+        }
+        let access_denied = 13;
+        assert_eq!(tries(access_denied, 3), (1, false));
+    }
 
     /// A directory that another program had made, or a start that ended at once, was durable only
     /// if its parent happened to be: a power cut took it, with all that was acknowledged in it.

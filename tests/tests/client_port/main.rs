@@ -11,6 +11,7 @@
 )]
 
 mod bad_input;
+mod descriptors;
 mod expensive_requests;
 mod fair_shares;
 mod four_letter_words;

@@ -1,7 +1,7 @@
-//! Clients that want more than their share: of connections, memory, time, file descriptors.
+//! Clients that want more than their share: of connections, memory, time.
 
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +13,6 @@ use zoolet_server::embed::Ensemble;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::Servers;
-use zoolet_tests::with_http::WithHttp;
 
 use crate::support::*;
 
@@ -199,11 +198,6 @@ fn ask_at_once(address: SocketAddr, requests: &[Request]) {
     }
 }
 
-fn set_data(path: &str, data: &[u8]) -> Request {
-    let data = Some(Bytes::copy_from_slice(data));
-    Request::SetData(SetDataRequest { path: path.into(), data, version: -1 })
-}
-
 fn sync(path: &str) -> Request {
     Request::Sync(NullablePathRequest { path: Some(path.into()) })
 }
@@ -306,27 +300,6 @@ async fn silent_connections_give_way_to_new_clients() {
     ensemble.shutdown().await;
 }
 
-/// Each connection to any port takes a file descriptor, and a log that cannot open its next segment
-/// ends the server.
-#[test]
-fn strangers_on_all_ports_leave_the_log_its_descriptors() {
-    let limit = "ulimit -n 300; exec \"$0\" \"$@\"".to_owned();
-    let shell = vec!["sh".into(), "-c".into(), limit.into()];
-    let builder = Servers::zoolet().wrapper(shell).property("maxClientCnxns", "0");
-    let server = WithHttp::start(builder.property("preAllocSize", "64"));
-    let address = server.servers.client_address(0).unwrap();
-    let mut writer = RawConnection::open(address, 30_000).unwrap();
-    done(&call(&mut writer, &create("/x", b"", 0)));
-    let held: Vec<_> = (0..300).map_while(|_| RawConnection::open(address, 30_000).ok()).collect();
-    assert!((100..300).contains(&held.len()), "{} clients", held.len());
-    let _http: Vec<_> = (0..150).map(|_| connect(server.http)).collect();
-    let _silent: Vec<_> = (0..150).map(|_| connect(address)).collect();
-    for _ in 0..100 {
-        done(&call(&mut writer, &set_data("/x", &vec![b'y'; 20_000])));
-    }
-    assert_eq!(four_letter::ask(address, "ruok").unwrap(), "imok");
-}
-
 #[test]
 fn a_handshake_must_come_in_time() {
     let servers = Servers::zoolet().property("nio.sessionlessCnxnTimeout", "1000").start().unwrap();
@@ -369,52 +342,6 @@ fn what_was_asked_before_a_half_close_is_done() {
         let header = ReplyHeader::decode(&mut answer.clone(), "header").unwrap();
         assert_eq!((header.xid.0, header.err), (xid, None));
     }
-}
-
-#[test]
-fn a_server_with_few_descriptors_keeps_those_that_its_log_needs() {
-    floods_a_server_with_descriptors(90);
-}
-
-#[test]
-fn a_server_without_file_descriptors_waits_and_goes_on() {
-    // Half of them are more than it has left when it has started.
-    let servers = floods_a_server_with_descriptors(26);
-    let output = servers.output(0).unwrap();
-    let complaints = output.lines().filter(|line| line.contains("cannot accept")).count();
-    assert!((1..10).contains(&complaints), "logged once in a while, not each time: {output}");
-}
-
-/// Opens many more connections than a server may have file descriptors.
-fn floods_a_server_with_descriptors(descriptors_max: u32) -> Servers {
-    let script = format!("ulimit -n {descriptors_max}; exec \"$0\" \"$@\"");
-    let shell = vec!["sh".into(), "-c".into(), script.into()];
-    let servers = Servers::zoolet().wrapper(shell).start().unwrap();
-    let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
-    let mut witness = Witness::open(address);
-    let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
-    std::thread::sleep(Duration::from_secs(1));
-    let busy = processor_ticks(pid);
-    std::thread::sleep(Duration::from_secs(2));
-    let busy = processor_ticks(pid) - busy;
-    assert!(busy < 100, "{busy} ticks of 10 ms in 2 s: it spins");
-    witness.lives();
-    done(&call(&mut witness.connection, &create("/starved", b"", 0)));
-    drop(held);
-    let start = Instant::now();
-    while RawConnection::open(address, 10_000).is_err() {
-        assert!(start.elapsed() < CLOSE_MAX, "no client is accepted any more");
-    }
-    witness.ends_well();
-    servers
-}
-
-/// User and system time of a process.
-fn processor_ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let behind = stat.rsplit_once(')').unwrap().1;
-    let fields: Vec<&str> = behind.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 #[test]

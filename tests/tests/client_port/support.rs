@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use zoolet_jute::{Acl, CreateRequest, Encode, PathWatchRequest, Request, Xid, frame};
+use zoolet_jute::{
+    Acl, CreateRequest, Encode, PathWatchRequest, Request, SetDataRequest, Xid, frame,
+};
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{self, Incoming, RawConnection};
 use zoolet_tests::servers::Servers;
@@ -60,6 +62,11 @@ pub(crate) fn server() -> (Servers, SocketAddr) {
 pub(crate) fn create(path: &str, data: &[u8], flags: i32) -> Request {
     let (path, data) = (path.to_owned(), Some(Bytes::copy_from_slice(data)));
     Request::Create(CreateRequest { path, data, acl: Some(Acl::open()), flags })
+}
+
+pub(crate) fn set_data(path: &str, data: &[u8]) -> Request {
+    let data = Some(Bytes::copy_from_slice(data));
+    Request::SetData(SetDataRequest { path: path.into(), data, version: -1 })
 }
 
 pub(crate) fn exists(path: &str) -> Request {
