@@ -50,9 +50,12 @@ impl Connections {
 
     /// Makes room for one more connection.
     pub fn make_room(&mut self) -> Room {
-        if self.open.len() < self.max {
-            return Room::Free;
-        }
+        if self.open.len() < self.max { Room::Free } else { self.close_idle() }
+    }
+
+    /// Closes the connection that has been idle for the longest time, to give its descriptor to a new
+    /// one.
+    pub fn close_idle(&mut self) -> Room {
         let idle = self.open.iter().filter(|(_, connection)| !connection.activity.is_busy());
         let longest = idle.min_by_key(|(_, connection)| connection.activity.last_turn());
         let Some(number) = longest.map(|(number, _)| *number) else { return Room::None };
@@ -130,5 +133,18 @@ mod tests {
         assert_eq!(connections.make_room(), Room::Made);
         connections.next_ended().await;
         assert_eq!(open().iter().filter(|is_open| **is_open).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_closed_although_there_is_room() {
+        let mut connections = Connections::new(3);
+        assert_eq!(connections.close_idle(), Room::None);
+        let busy = add(&mut connections);
+        let _answering = busy.answering();
+        let idle = add(&mut connections);
+        assert_eq!(connections.close_idle(), Room::Made);
+        connections.next_ended().await;
+        assert_eq!((Arc::strong_count(&busy) > 2, Arc::strong_count(&idle)), (true, 1));
+        assert_eq!(connections.close_idle(), Room::None);
     }
 }

@@ -217,7 +217,8 @@ async fn accept_all(
                 let room = if has_descriptors(DescriptorUse::Http) {
                     connections.make_room()
                 } else {
-                    Room::None
+                    // The newcomer takes the descriptor of the closed connection.
+                    connections.close_idle()
                 };
                 if room != Room::Free {
                     serving.figures.crowded.fetch_add(1, Ordering::Relaxed);

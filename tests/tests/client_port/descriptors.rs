@@ -1,6 +1,7 @@
 //! Servers that may open few files.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::Barrier;
 use std::thread;
@@ -99,6 +100,47 @@ fn a_log_without_a_descriptor_for_its_next_segment_waits_for_one() {
         write_segments(&mut writer, 3).then_some(())
     };
     wait::until(SOON, writes).expect("the log continues");
+}
+
+/// The last connections were refused all but probes, while idle ones kept their descriptors.
+#[test]
+fn an_idle_http_connection_gives_its_descriptor_to_a_newcomer() {
+    // The server inherits 70 files, which no share of a port takes into account.
+    let script = "for n in $(seq 10 79); do eval \"exec $n</dev/null\"; done; ulimit -n 256; \
+                  exec \"$0\" \"$@\"";
+    let shell = vec!["bash".into(), "-c".into(), script.into()];
+    let builder = Servers::zoolet().wrapper(shell).property("maxClientCnxns", "0");
+    let server = WithHttp::start(builder);
+    let address = server.servers.client_address(0).unwrap();
+    let _clients: Vec<_> =
+        (0..200).map_while(|_| RawConnection::open(address, 30_000).ok()).collect();
+    let mut open = Vec::new();
+    // More than there are descriptors for, and fewer than the port has places.
+    for number in 0..14 {
+        let mut stream = connect(server.http);
+        assert_eq!(status(&mut stream), 200, "connection {number}");
+        open.push(stream);
+    }
+    let newest = open.last_mut().unwrap();
+    assert_eq!(status(newest), 200, "it is kept");
+    assert!(until_closed(&open[0]).is_some(), "the longest idle one is closed");
+}
+
+/// The status of an answer that leaves the connection open, and that no probe gets.
+fn status(stream: &mut TcpStream) -> u16 {
+    stream.write_all(b"GET /commands/ruok HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = BufReader::new(stream);
+    let (mut line, mut length, mut status) = (String::new(), 0, 0);
+    while answer.read_line(&mut line).unwrap() > 2 {
+        if let Some(text) = line.strip_prefix("HTTP/1.1 ") {
+            status = text[..3].parse().unwrap();
+        } else if let Some(text) = line.to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    answer.read_exact(&mut vec![0; length]).unwrap();
+    status
 }
 
 #[test]
