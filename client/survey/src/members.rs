@@ -41,8 +41,15 @@ pub struct Named {
     pub address: String,
     /// Where it is.
     pub at: Vec<SocketAddr>,
-    /// The last byte of its number, if it has opened a session.
+    /// The last byte of its number, if it has opened a session. Servers 1 and 257 have the same.
     pub id: Option<u8>,
+}
+
+impl Named {
+    /// Returns whether its byte, if it has one, is that of a member.
+    fn may_be(&self, member: &Member) -> bool {
+        self.id.is_none_or(|byte| byte == member.session_byte())
+    }
 }
 
 impl Member {
@@ -119,10 +126,17 @@ pub async fn identify(address: &str, connector: impl Connector + 'static) -> Opt
 /// ports that speak TLS alone: with `is_tls`, it has the ports of clients only if it has a named one.
 pub async fn others(config: &str, named: &[Named], is_tls: bool) -> Others {
     let has_client_ports = !is_tls || has_named(config, named).await;
-    let is_identified =
-        |member: &Member| named.iter().any(|it| it.id == Some(member.session_byte()));
-    let left = members(config).into_iter().filter(|member| !is_identified(member));
-    let mut unidentified: Vec<&Named> = named.iter().filter(|it| it.id.is_none()).collect();
+    let members = members(config);
+    let sharing = |byte| members.iter().filter(|member| member.session_byte() == byte).count();
+    let is_identified = |member: &Member| {
+        let byte = member.session_byte();
+        sharing(byte) == 1 && named.iter().any(|it| it.id == Some(byte))
+    };
+    // A named server whose byte several have is known by its address, as one without a byte is.
+    let by_address = |it: &&Named| it.id.is_none_or(|byte| sharing(byte) != 1);
+    let mut unidentified: Vec<&Named> = named.iter().filter(by_address).collect();
+    let left: Vec<Member> =
+        members.iter().filter(|member| !is_identified(member)).cloned().collect();
     let mut known: BTreeSet<SocketAddr> =
         named.iter().flat_map(|it| it.at.iter().copied()).collect();
     let (mut others, mut unknown) = (Others::default(), Vec::new());
@@ -132,8 +146,10 @@ pub async fn others(config: &str, named: &[Named], is_tls: bool) -> Others {
             continue;
         };
         let resolved = resolved(&address).await;
-        let is_it =
-            |it: &&Named| it.address == address || it.at.iter().any(|at| resolved.contains(at));
+        let is_it = |it: &&Named| {
+            let is_there = it.address == address || it.at.iter().any(|at| resolved.contains(at));
+            is_there && it.may_be(&member)
+        };
         if let Some(at) = unidentified.iter().position(is_it) {
             unidentified.remove(at);
         } else if !resolved.iter().any(|address| known.contains(address)) {
@@ -158,13 +174,14 @@ async fn has_named(config: &str, named: &[Named]) -> bool {
     false
 }
 
-/// Leaves out a server on the machine of a named one, if it is the only one there.
+/// Leaves out a server on the machine of a named one, if it is the only one there that it can be.
 async fn without_named(mut unknown: Vec<Member>, named: &[&Named]) -> Vec<Member> {
     for it in named {
         let mut there = Vec::new();
         for member in &unknown {
             let hosts = resolved(&member.peer).await;
-            if hosts.iter().any(|host| it.at.iter().any(|at| at.ip() == host.ip())) {
+            let is_there = hosts.iter().any(|host| it.at.iter().any(|at| at.ip() == host.ip()));
+            if is_there && it.may_be(member) {
                 there.push(member.id);
             }
         }
@@ -224,6 +241,29 @@ mod tests {
         ];
         assert!(ids(others(config, &all, false).await).is_empty());
         assert_eq!(ids(others(config, &all[1..], false).await), [1, 2]);
+    }
+
+    /// With server 1 named, server 257 was left out: the ids of their sessions begin alike.
+    #[tokio::test]
+    async fn servers_that_share_a_byte_are_two() {
+        let ids = |unknown: Vec<Member>| unknown.iter().map(|it| it.id).collect::<Vec<_>>();
+        let config = "server.1=127.0.0.1:1:2:participant;127.0.0.1:2181\n\
+                      server.257=127.0.0.1:3:4:participant;127.0.0.1:2182\n\
+                      server.2=127.0.0.1:5:6:participant;127.0.0.1:2183\nversion=1";
+        let first = [named("127.0.0.1:2181", Some(1)).await];
+        let found = others(config, &first, false).await;
+        assert_eq!(found.addresses, ["127.0.0.1:2182", "127.0.0.1:2183"]);
+        let both = [first[0].clone(), named("localhost:2182", Some(1)).await];
+        assert_eq!(others(config, &both, false).await.addresses, ["127.0.0.1:2183"]);
+
+        // Without client addresses their machines distinguish them.
+        let config = "server.1=127.0.0.1:1:2\nserver.257=127.0.0.2:3:4\nserver.2=127.0.0.1:5:6";
+        assert_eq!(ids(others(config, &first, false).await.unknown), [257, 2]);
+        let second = [named("127.0.0.1:2182", Some(2)).await, first[0].clone()];
+        assert_eq!(ids(others(config, &second, false).await.unknown), [257]);
+        // On one machine each of them may be the named one: no server is left out.
+        let config = "server.1=127.0.0.1:1:2\nserver.257=127.0.0.1:3:4";
+        assert_eq!(ids(others(config, &first, false).await.unknown), [1, 257]);
     }
 
     #[test]
