@@ -159,15 +159,27 @@ fn output_without_a_reader_stops_no_server() {
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
     assert!(output.by_ref().take(2).all(|line| line.is_ok()));
+    let unread = process.stderr.take().unwrap();
+    let unread_bytes = || rustix::io::ioctl_fionread(&unread).unwrap();
     let servers = (0..3).map(|at| std::net::SocketAddr::from(([127, 0, 0, 1], port + at)));
-    for _ in 0..300 {
-        for server in servers.clone() {
+    // Each question is logged.
+    let ask_all = |times: usize| {
+        for server in servers.clone().cycle().take(3 * times) {
             // A busy machine may be slow to answer.
             let limit = Duration::from_secs(20);
             let answers = || zoolet_tests::four_letter::ask(server, "srvr").ok();
             assert!(zoolet_tests::wait::until(limit, answers).is_some(), "{server}");
         }
-    }
+    };
+    let fills = || {
+        let before = unread_bytes();
+        ask_all(10);
+        // It holds 64 KiB, with gaps.
+        (before > 32 << 10 && unread_bytes() == before).then_some(before)
+    };
+    let full = zoolet_tests::wait::until(Duration::from_mins(1), fills).expect("the pipe is full");
+    ask_all(300);
+    assert_eq!(unread_bytes(), full, "the reader stalls, and the pipe stays full");
     signal(process.id(), "TERM").unwrap();
     let ended = || process.try_wait().unwrap();
     let ended = zoolet_tests::wait::until(Duration::from_mins(1), ended);
