@@ -82,10 +82,16 @@ impl PortContext {
 
     /// Returns the limits of the server, as they are now.
     pub(super) fn limits(&self) -> Vec<LimitReading> {
+        self.limits_with(process::file_descriptors())
+    }
+
+    /// Does the same with the open files and their limit as [`process::file_descriptors`] has just
+    /// counted them: with thousands of clients that takes time.
+    pub(super) fn limits_with(&self, (open, max): (Option<u64>, Option<u64>)) -> Vec<LimitReading> {
         let table = self.host.limit_table();
         self.host.measure_limits();
         self.registry.measure_limits(table);
-        if let (Some(open), Some(max)) = process::file_descriptors() {
+        if let (Some(open), Some(max)) = (open, max) {
             table.set_used(Limit::OpenFiles, usize::try_from(open).unwrap_or(usize::MAX));
             table.set_max(Limit::OpenFiles, usize::try_from(max).unwrap_or(usize::MAX));
         }

@@ -37,7 +37,7 @@ pub(in super::super) fn mntr(context: &PortContext) -> String {
     out.add("sessionless_connections_expired", turned_away.late);
     out.add("uptime", context.opened.elapsed().as_millis());
     out.add("approximate_data_size", report.data_bytes);
-    let (open, max) = file_descriptors();
+    let descriptors @ (open, max) = file_descriptors();
     if let Some(open) = open {
         out.add("open_file_descriptor_count", open);
     }
@@ -71,7 +71,7 @@ pub(in super::super) fn mntr(context: &PortContext) -> String {
     out.add("max_lock_hold_us", report.figures.hold_us_max);
     out.add("state_zxid", report.zxid);
     out.add("state_digest", format_args!("{:#018x}", report.digest));
-    for limit in context.limits() {
+    for limit in context.limits_with(descriptors) {
         let name = limit.name;
         if let Some(used) = limit.used {
             out.add(&format!("limit_{name}_used"), used);
