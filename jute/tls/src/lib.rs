@@ -25,6 +25,7 @@ mod insiders;
 mod loaded;
 #[cfg(not(feature = "rustls"))]
 mod not_built;
+mod noted_stream;
 mod settings;
 mod stamps;
 mod store_file;
@@ -44,6 +45,7 @@ pub use loaded::LoadedTls;
 use not_built::now_s;
 #[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};
+pub use noted_stream::{NotedStream, Notes};
 pub use settings::{ClientAuth, Protocol, TlsSettings};
 pub use stamps::FileStamps;
 pub use store_file::{Password, StoreFile, StoreType};

@@ -2,15 +2,12 @@
 //! closed, whatever it is in the middle of. So is one that is old, unless it is taking a snapshot at
 //! a pace at which that comes to an end.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
+use zoolet_tls::{NotedStream, Notes};
 
 /// A connection is closed after this time, even if it goes on taking an answer byte by byte.
 const LIFE_MAX: Duration = Duration::from_mins(10);
@@ -138,49 +135,16 @@ impl Drop for Streaming {
 }
 
 /// A stream that notes its activity.
-#[derive(Debug)]
-pub struct IdleStream<S> {
-    /// The stream itself.
-    pub stream: S,
-    /// What notes it.
-    pub activity: Arc<Activity>,
-}
+pub type IdleStream<S> = NotedStream<S, Arc<Activity>>;
 
-impl<S: AsyncRead + Unpin> AsyncRead for IdleStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() {
-            self.activity.step();
-        }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if let Poll::Ready(written) = &written {
-            self.activity.step();
-            let count = written.as_ref().map_or(0, |count| *count as u64);
-            self.activity.sent_bytes.fetch_add(count, Ordering::Relaxed);
-        }
-        written
+impl Notes for Activity {
+    fn read(&self) {
+        self.step();
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn written(&self, bytes: usize) {
+        self.step();
+        self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

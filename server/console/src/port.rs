@@ -158,7 +158,7 @@ async fn serve(
     let Opened { stream, is_secure, certificate } = opened;
     let caller =
         Arc::new(Caller { peer, local, is_secure, certificate: certificate.map(Arc::new) });
-    let stream = IdleStream { stream, activity: Arc::clone(&activity) };
+    let stream = IdleStream { stream, notes: Arc::clone(&activity) };
     let service = service_fn(move |request| {
         let (console, caller) = (console.clone(), Arc::clone(&caller));
         let busy = activity.answering();

@@ -293,7 +293,7 @@ async fn serve_opened(
     activity: Arc<Activity>,
 ) -> Result<(), Malformed> {
     let idle = serving.idle_of(lane);
-    let stream = IdleStream { stream, activity: Arc::clone(&activity) };
+    let stream = IdleStream { stream, notes: Arc::clone(&activity) };
     let (serving, certificate) = (Arc::clone(serving), certificate.map(Arc::new));
     let answering = Arc::clone(&activity);
     let service = service_fn(move |request| {

@@ -1,16 +1,15 @@
 //! What a connection's first bytes decide: plain text or TLS, and whom a certificate names.
 
-use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use zoolet_jute::Id;
-use zoolet_tls::{Accepted, Insider, TlsAcceptor, VerifiedCertificate, is_hello};
+use zoolet_tls::{
+    Accepted, Insider, NotedStream, Notes, TlsAcceptor, VerifiedCertificate, is_hello,
+};
 
 use super::error::ConnectionError;
 use super::frame_records::FrameRecords;
@@ -72,7 +71,7 @@ impl Opened {
             let why = "TLS is to be spoken, and no key is loaded".to_owned();
             return Err(ConnectionError::Certificate(why));
         };
-        let mut stream = Noted { stream, has_sent };
+        let mut stream = NotedStream { stream, notes: HasSent(has_sent) };
         let mut read = Vec::new();
         if spoken == Spoken::Either {
             let first = stream.read_u8().await?;
@@ -89,55 +88,16 @@ impl Opened {
     }
 }
 
-/// A stream that notes that its other side has sent something.
+/// Whether the other side of a stream has sent something.
 #[derive(Debug)]
-struct Noted {
-    stream: Box<dyn Stream>,
-    has_sent: Arc<AtomicBool>,
-}
+struct HasSent(Arc<AtomicBool>);
 
-impl AsyncRead for Noted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() {
-            self.has_sent.store(true, Ordering::Relaxed);
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Noted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+impl Notes for HasSent {
+    fn read(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+    fn written(&self, _bytes: usize) {}
 }
 
 /// Returns whom the certificate of a connection names, if it has one.

@@ -14,6 +14,21 @@ fn take(outbox: &Outbox) -> (Poll<Taken>, Vec<u8>) {
     (taken, bytes.collect())
 }
 
+/// Adds an event of this many bytes.
+fn event(outbox: &Outbox, bytes: usize) {
+    outbox.push_event(|out| out.tail.put_bytes(0, bytes));
+}
+
+/// Adds a reply of this many bytes.
+fn reply(outbox: &Outbox, bytes: usize) {
+    outbox.push(|out| out.tail.put_bytes(0, bytes));
+}
+
+#[track_caller]
+fn assert_full(outbox: &Outbox) {
+    assert_eq!(take(outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+}
+
 #[test]
 fn frames_come_out_in_order_shared_ones_between_copied_ones() {
     let outbox = Outbox::new(100);
@@ -43,29 +58,29 @@ fn a_finished_connection_writes_first_what_it_has_and_takes_no_more() {
 #[test]
 fn an_outbox_full_of_events_ends_the_connection_and_frees_its_memory() {
     let outbox = Outbox::new(10);
-    outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
+    event(&outbox, 10);
     assert_eq!(take(&outbox).1.len(), 10);
     // Bytes taken from the outbox still count until the socket has them.
-    outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
-    assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+    event(&outbox, 1);
+    assert_full(&outbox);
 }
 
 #[test]
 fn neither_replies_nor_an_event_among_them_make_a_client_slow() {
     let outbox = Outbox::new(10);
-    outbox.push_event(|out| out.tail.put_slice(&[0; 9]));
+    event(&outbox, 9);
     for _ in 0..3 {
-        outbox.push(|out| out.tail.put_slice(&[0; 20]));
+        reply(&outbox, 20);
     }
-    outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
+    event(&outbox, 1);
     assert_eq!(take(&outbox).1.len(), 70);
     // Everything is written once, so the count of events starts again from zero.
     outbox.written(70, 70);
-    outbox.push(|out| out.tail.put_slice(&[0; 20]));
-    outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
+    reply(&outbox, 20);
+    event(&outbox, 10);
     assert_eq!(take(&outbox).1.len(), 30);
-    outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
-    assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+    event(&outbox, 1);
+    assert_full(&outbox);
 }
 
 #[test]
@@ -105,7 +120,7 @@ fn a_task_that_fills_its_own_outbox_is_not_woken_by_it() {
 fn a_task_that_waits_for_its_socket_is_woken_by_an_end_alone() {
     let outbox = Outbox::new(10);
     let context = Context::from_waker(Waker::noop());
-    outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
+    event(&outbox, 10);
     assert_eq!(take(&outbox).1.len(), 10);
     assert!(outbox.poll_end(&context).is_pending());
     assert!(outbox.push(|out| out.tail.put_u8(1)).is_none());

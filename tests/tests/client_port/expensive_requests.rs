@@ -1,5 +1,7 @@
 //! Requests that are short and cost a lot: their client waits for them, and no other one does.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use zoolet_jute::{
     Acl, AuthPacket, CreateRequest, ErrorCode, Id, MultiReadOp, Parts, PathWatchRequest, Reply,
@@ -30,16 +32,22 @@ fn digest(user: usize) -> Request {
     Request::Auth(AuthPacket { auth_type: 0, scheme: Some("digest".to_owned()), auth })
 }
 
+/// A connection that has proved this many identities.
+fn with_identities(address: SocketAddr, count: usize) -> RawConnection {
+    let mut connection = RawConnection::open(address, 10_000).unwrap();
+    for user in 0..count {
+        let reply = connection.call(Xid::AUTH, &digest(user)).unwrap().1;
+        assert_eq!(error_of(&reply), None);
+    }
+    connection
+}
+
 /// A multiRead of 20,000 parts of a znode with 40,000 ACL entries held the server for 11.5 s.
 #[test]
 fn a_long_multi_read_of_a_znode_with_a_long_acl_delays_no_other_client() {
     let (servers, address) = server();
     let mut witness = Witness::open(address);
-    let mut greedy = RawConnection::open(address, 10_000).unwrap();
-    for user in 0..15 {
-        let reply = greedy.call(Xid::AUTH, &digest(user)).unwrap().1;
-        assert_eq!(error_of(&reply), None);
-    }
+    let mut greedy = with_identities(address, 15);
     let refused = call(&mut greedy, &create_with("/a", digests(257)));
     assert_eq!(error_of(&refused), Some(ErrorCode::InvalidAcl));
     let counted = "zk_limit_acl_entries_refused\t1\n";
@@ -69,11 +77,7 @@ fn a_long_multi_read_of_a_znode_with_a_long_acl_delays_no_other_client() {
 fn a_connection_that_proves_too_many_identities_is_refused_and_closed() {
     let (servers, address) = server();
     let mut witness = Witness::open(address);
-    let mut greedy = RawConnection::open(address, 10_000).unwrap();
-    for user in 0..15 {
-        let reply = greedy.call(Xid::AUTH, &digest(user)).unwrap().1;
-        assert_eq!(error_of(&reply), None);
-    }
+    let mut greedy = with_identities(address, 15);
     let reply = greedy.call(Xid::AUTH, &digest(15)).unwrap().1;
     assert_eq!(error_of(&reply), Some(ErrorCode::AuthFailed));
     assert_eq!(greedy.receive().unwrap(), Incoming::Closed);
