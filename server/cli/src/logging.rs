@@ -24,6 +24,10 @@ const FILTER_QUIET: &str = "warn";
 /// through is a warning there, for each peer and ten times a second; `peer` reports it once.
 const LIBRARY: &str = "openraft";
 
+/// The library logs here, as an error, each change of the membership that it refuses. The server tries a
+/// change again until it is possible, and logs equal refusals once.
+const LIBRARY_REPEATS: &str = "openraft::raft::api::management";
+
 /// Where the log goes, and in which form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogOptions {
@@ -188,7 +192,7 @@ fn with_library(filter: &str) -> String {
     if filter.contains(LIBRARY) {
         return filter.to_owned();
     }
-    format!("{LIBRARY}=error,{filter}")
+    format!("{LIBRARY}=error,{LIBRARY_REPEATS}=off,{filter}")
 }
 
 #[cfg(test)]
@@ -200,8 +204,11 @@ mod tests {
     #[test]
     fn a_filter_that_does_not_name_the_library_logs_only_its_errors() {
         for (filter, whole) in [
-            ("info", "openraft=error,info"),
-            ("debug,zoolet_server::peer=trace", "openraft=error,debug,zoolet_server::peer=trace"),
+            ("info", "openraft=error,openraft::raft::api::management=off,info"),
+            (
+                "debug,zoolet_server::peer=trace",
+                "openraft=error,openraft::raft::api::management=off,debug,zoolet_server::peer=trace",
+            ),
             ("info,openraft=debug", "info,openraft=debug"),
         ] {
             assert_eq!(with_library(filter), whole);
