@@ -1,5 +1,5 @@
-//! Three servers of each system on a machine whose cores are all busy with something else: how many
-//! elections there are in ten minutes, and how many writes.
+//! Three servers of each system that are short of processor time: how many elections there are, and how
+//! many writes. Both systems are measured in the same minutes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,26 +12,53 @@ use super::error::BenchError;
 use super::machine::Machine;
 use super::options::Options;
 use super::progress::Recorder;
+use super::quota::Quota;
 use super::real_time::{now, pause};
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rounds;
-use super::rows::{BUSY, Row};
+use super::rows::{BUSY, Case, Row, STARVED_LOAD, STARVED_QUOTA};
 use super::writer::{Ack, Writer};
 use crate::four_letter;
 use crate::servers::{LEADER_MAX, Servers};
 use crate::wait;
 
 const SERVERS: usize = 3;
+/// With a busy loop for each core.
 const LONG: Duration = Duration::from_mins(10);
-/// Before the loops begin.
+/// With many loops, and with a quota.
+const SHORT: Duration = Duration::from_mins(2);
+/// Before the shortage begins.
 const WARM_UP: Duration = Duration::from_secs(3);
+/// The load of a machine with far more work than processors.
+const LOOPS: usize = 60;
+/// The processor time of each server per second, in microseconds.
+const QUOTA_US: u64 = 15_000;
 
 pub(super) fn expected(_: &Options) -> Duration {
-    WARM_UP + LONG
+    3 * WARM_UP + LONG + 2 * SHORT
 }
 
-/// Measures both systems in the same ten minutes.
 pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
+    let cores = Machine::read()?.cores;
+    observe(recorder, BUSY, LONG, |_| Ok(BusyLoops::start(cores)))?;
+    observe(recorder, STARVED_LOAD, SHORT, |_| Ok(BusyLoops::start(LOOPS)))?;
+    observe(recorder, STARVED_QUOTA, SHORT, |systems| {
+        let quotas = systems.iter().map(|system| {
+            let servers = &system.servers;
+            let pids: Vec<u32> = (0..SERVERS).filter_map(|index| servers.pid(index)).collect();
+            Quota::start(servers.kind().name(), &pids, QUOTA_US * SERVERS as u64)
+        });
+        quotas.collect::<Result<Vec<_>, _>>()
+    })
+}
+
+/// Measures both systems under a shortage, which ends when it is dropped.
+fn observe<S>(
+    recorder: &mut Recorder,
+    case: Case,
+    time: Duration,
+    shortage: impl FnOnce(&[Observed]) -> Result<S, BenchError>,
+) -> Result<(), BenchError> {
     let mut systems = Vec::new();
     for system in SYSTEMS {
         systems.push(Observed::start(rounds::start(system, SERVERS)?)?);
@@ -40,14 +67,14 @@ pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchE
     for system in &mut systems {
         system.begin()?;
     }
-    let loops = BusyLoops::start(Machine::read()?.cores);
-    pause(LONG);
-    drop(loops);
+    let begun = shortage(&systems)?;
+    pause(time);
+    drop(begun);
     for system in systems {
         let kind = system.servers.kind();
-        recorder.add(Row::Case(BUSY), kind, 1, system.end()?);
+        recorder.add(Row::Case(case), kind, 1, system.end()?);
     }
-    recorder.finish(WARM_UP + LONG);
+    recorder.finish(WARM_UP + time);
     Ok(())
 }
 
@@ -107,14 +134,14 @@ fn zxid(servers: &Servers, index: usize) -> Option<u64> {
     u64::from_str_radix(zxid.trim(), 16).ok()
 }
 
-/// A thread for each core that computes without end.
+/// Threads that compute without end.
 struct BusyLoops {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl BusyLoops {
-    fn start(cores: usize) -> Self {
+    fn start(count: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = || {
             let stop = Arc::clone(&stop);
@@ -125,7 +152,7 @@ impl BusyLoops {
                 }
             })
         };
-        let threads = (0..cores).map(|_| spin()).collect();
+        let threads = (0..count).map(|_| spin()).collect();
         Self { stop, threads }
     }
 }

@@ -55,7 +55,7 @@ const fn over_runs(row: &'static str, figure: Figure, of: Of, at_most: f64) -> G
     Goal { row, figure, of, against: Nothing, bound: AtMost(at_most) }
 }
 
-const GOALS: [Goal; 50] = [
+const GOALS: [Goal; 52] = [
     goal("3:set:1x1:leader", P50, Apache, AtMost(0.5)),
     goal("3:set:1x1:leader", P50, Nothing, AtMost(300.0)),
     goal("3:set:1x1:leader", SwitchesPerOperation, Nothing, AtMost(14.0)),
@@ -96,6 +96,8 @@ const GOALS: [Goal; 50] = [
     over_runs("TERM", Milliseconds, Of::Greatest, 50.0),
     over_runs("TERM", FailedRequests, Of::Greatest, 0.0),
     over_runs("busy", Elections, Of::Greatest, 0.0),
+    over_runs("starved:load", Elections, Of::Greatest, 0.0),
+    over_runs("starved:quota", Elections, Of::Greatest, 0.0),
     goal("memory:znode", Bytes, Nothing, AtMost(250.0)),
     goal("memory:session", Bytes, Nothing, AtMost(3_072.0)),
     goal("memory:watch", Bytes, Nothing, AtMost(150.0)),

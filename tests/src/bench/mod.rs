@@ -34,6 +34,7 @@ mod parts;
 mod peer_bytes;
 mod plots;
 pub(crate) mod progress;
+mod quota;
 mod real_time;
 mod results;
 mod rounds;

@@ -26,7 +26,7 @@ pub(super) enum Group {
     Up,
     /// How long requests hold the server's lock, by its own count in the other groups.
     Holds,
-    /// Three servers on a machine whose cores are all busy.
+    /// Three servers that are short of processor time.
     Busy,
     /// The build of the program.
     Build,
@@ -64,7 +64,7 @@ impl Group {
             Self::Znodes => "One server with 10,000 and with 10,000,000 znodes",
             Self::Up => "Start of an empty ensemble of three",
             Self::Holds => "Longest hold of the server's lock",
-            Self::Busy => "Three servers beside busy loops on all cores",
+            Self::Busy => "Three servers that are short of processor time",
             Self::Build => "The build of the program",
             Self::Disk => "The disk",
         }
@@ -167,7 +167,15 @@ pub(super) const HOLD_MILLION: Case =
 pub(super) const HOLD_CLIENTS: Case =
     case(Group::Holds, "hold:clients", "with 10,000 sessions and watchers", HOLD);
 pub(super) const BUSY: Case =
-    case(Group::Busy, "busy", "10 minutes, two clients that write", BUSY_FIGURES);
+    case(Group::Busy, "busy", "10 minutes with a busy loop for each core", BUSY_FIGURES);
+pub(super) const STARVED_LOAD: Case =
+    case(Group::Busy, "starved:load", "2 minutes with 60 busy loops", BUSY_FIGURES);
+pub(super) const STARVED_QUOTA: Case = case(
+    Group::Busy,
+    "starved:quota",
+    "2 minutes with 15 ms of processor time per second and server",
+    BUSY_FIGURES,
+);
 pub(super) const BUILD: Case =
     case(Group::Build, "build", "`cargo build --release -p zoolet`, cold", SECONDS);
 pub(super) const SYNC: Case =
@@ -193,7 +201,7 @@ pub(super) const OWN_LOCKS: [Case; 5] = [
     case(Group::Locks, "lock:client:multi", "zoolet-client, multi-lock of 2", CYCLES),
 ];
 
-const OTHERS: [Case; 20] = [
+const OTHERS: [Case; 22] = [
     HAND_OVER_1,
     HAND_OVER_100,
     MEMORY_ZNODE,
@@ -212,6 +220,8 @@ const OTHERS: [Case; 20] = [
     HOLD_MILLION,
     HOLD_CLIENTS,
     BUSY,
+    STARVED_LOAD,
+    STARVED_QUOTA,
     BUILD,
     SYNC,
 ];
