@@ -252,8 +252,14 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     /// Reads a message of a leader.
     fn append(&self, message: Reader) -> io::Result<Append>;
 
-    /// Answers a candidate that asks for this server's vote, or whether it would get it.
-    fn vote(&self, request: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer>;
+    /// Answers a candidate that asks for this server's vote, or whether it would get it. While this
+    /// server waits for the leader, the answer is no, unless the leader hands over.
+    fn vote(
+        &self,
+        request: Reader,
+        is_pre_vote: bool,
+        waits_for_leader: bool,
+    ) -> io::Result<LaterAnswer>;
 
     /// Begins an election because the leader asks for it.
     fn take_over(&self, request: Reader) -> io::Result<LaterAnswer>;

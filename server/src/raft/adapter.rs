@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
-use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest};
+use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest, VoteResponse};
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -251,6 +251,10 @@ impl Consensus for OpenRaft {
 
     fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
+            // openraft would log each of these as an error.
+            if self.status.borrow().leadership.is_none_or(|known| known.leader != self.node) {
+                return Err("this server does not lead".to_owned());
+            }
             // Who loses the vote stays a node until it is removed.
             let changed = self.raft.change_membership(change, true).await;
             changed.map(drop).map_err(text)
@@ -330,9 +334,19 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn vote(&self, mut request: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer> {
+    fn vote(
+        &self,
+        mut request: Reader,
+        is_pre_vote: bool,
+        waits_for_leader: bool,
+    ) -> io::Result<LaterAnswer> {
         let (request, raft) = (request.vote_request()?, self.raft.clone());
         Ok(Box::pin(async move {
+            if waits_for_leader && !request.leadership_transfer {
+                let vote = raft.metrics().borrow_watched().vote;
+                let refused = VoteResponse::new(vote, None, false);
+                return Some(codec::encode_vote_response(&refused));
+            }
             let voted =
                 if is_pre_vote { raft.pre_vote(request).await } else { raft.vote(request).await };
             Some(codec::encode_vote_response(&voted.ok()?))

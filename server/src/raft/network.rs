@@ -150,15 +150,9 @@ impl PeerClient {
     fn append(
         &self,
         request: &AppendEntriesRequest<TypeConfig>,
-        option: &RPCOption,
     ) -> impl Future<Output = Result<AppendEntriesResponse<TypeConfig>, Failure>> + Send + use<>
     {
-        let timeout = match self.lane {
-            Lane::Control => option.hard_ttl(),
-            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question | Lane::Query => {
-                self.network.append_timeout
-            }
-        };
+        let timeout = self.network.append_timeout;
         let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
         let suspects_quorum = self.network.signals.suspects_quorum();
         let (acks, target, term) =
@@ -170,7 +164,7 @@ impl PeerClient {
         let echo = acks.stamp(target, term);
         let body = codec::encode_append_message(suspects_quorum, is_prev_taken, echo, request);
         let (sent_at, answer) = (Instant::now(), self.call(call, body, timeout));
-        async move {
+        let answering = async move {
             let mut answer = answer.await?;
             let response = answer.append_response().map_err(|error| network(&error))?;
             let taken = match &response {
@@ -187,6 +181,16 @@ impl PeerClient {
                 acks.note_stamp(target, term, sent_at, stamp);
             }
             Ok(response)
+        };
+        let is_heartbeat = self.lane == Lane::Control;
+        async move {
+            if !is_heartbeat {
+                return answering.await;
+            }
+            // openraft waits for one heartbeat interval only. A later answer still shows that the
+            // follower accepted this leader at `sent_at`.
+            let answered = tokio::spawn(answering).await;
+            answered.unwrap_or_else(|error| Err(RPCError::Network(NetworkError::new(&error))))
         }
     }
 
@@ -306,9 +310,9 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
     async fn append_entries(
         &mut self,
         request: AppendEntriesRequest<TypeConfig>,
-        option: RPCOption,
+        _option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
-        self.append(&request, &option).await
+        self.append(&request).await
     }
 
     /// Sends several requests before the first is answered, so that neither a commit nor an entry
@@ -316,7 +320,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
     fn stream_append<'s, S>(
         &'s mut self,
         requests: S,
-        option: RPCOption,
+        _option: RPCOption,
     ) -> BoxFuture<'s, Result<AppendAnswers<'s>, Failure>>
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
@@ -331,7 +335,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
                 client.announce(&request);
                 return ready(None);
             }
-            let answer = client.append(&request, &option);
+            let answer = client.append(&request);
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
             ready(Some(async move { AppendAnswer::of(answer.await, prev, last) }))

@@ -24,6 +24,7 @@ use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
 use super::options::{ConfiguredMember, ReplicationOptions};
+use super::patience::Patience;
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
@@ -117,6 +118,7 @@ pub(super) struct ReplicationContext {
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,
     pub leader_contact: Arc<LeaderContact>,
+    pub patience: Arc<Patience>,
     pub state_age: Arc<StateAge>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
@@ -146,6 +148,7 @@ impl ReplicationContext {
             snapshots: self.snapshots.clone(),
             applied: self.applied.clone(),
             leader_contact: Arc::clone(&self.leader_contact),
+            patience: Arc::clone(&self.patience),
             state_age: Arc::clone(&self.state_age),
             identity: self.identity.clone(),
             agreement: Arc::clone(&self.agreement),
@@ -246,6 +249,7 @@ impl ReplicationContext {
             handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             leader_contact: Arc::clone(&self.leader_contact),
+            patience: Arc::clone(&self.patience),
             state_age: Arc::clone(&self.state_age),
             applied: self.applied.clone(),
             read_index: self.read_index(),

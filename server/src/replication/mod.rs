@@ -29,6 +29,7 @@ mod moved_port;
 mod offline;
 mod open;
 mod options;
+mod patience;
 mod proposal_driver;
 mod proposal_queue;
 mod proposer;
@@ -66,6 +67,7 @@ use self::directories::Directories;
 use self::directory::DirectoryIdentity;
 use self::handle::ConsensusHandle;
 use self::levels::Ceiling;
+use self::patience::Patience;
 use self::read_index::ReadIndex;
 use self::state_age::StateAge;
 use crate::fatal::Fatal;
@@ -181,6 +183,7 @@ impl Opened {
             divergence,
             handle,
             leader_contact: Arc::default(),
+            patience: Arc::new(Patience::new(&options.timing)),
             state_age: Arc::new(state_age),
             identity,
             agreement: Arc::new(agreement),

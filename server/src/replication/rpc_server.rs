@@ -22,6 +22,7 @@ use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
+use super::patience::Patience;
 use super::reconfig::Reconfigurer;
 use super::state_age::StateAge;
 use super::touches::{decode_sessions, encode_sessions};
@@ -46,6 +47,7 @@ pub(super) struct RpcServer {
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub leader_contact: Arc<LeaderContact>,
+    pub patience: Arc<Patience>,
     pub state_age: Arc<StateAge>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
@@ -134,6 +136,9 @@ impl RpcServer {
                 Answer::Later(self.vote(&call.from, body, kind == RpcKind::PreVote)?)
             }
             RpcKind::TransferLeader => {
+                if let Some(known) = self.handle.leadership() {
+                    self.patience.waive(known.term);
+                }
                 if self.divergence.is_found() {
                     return Ok(Answer::Now(Bytes::new()));
                 }
@@ -220,12 +225,16 @@ impl RpcServer {
             return Ok(Box::pin(async { Some(append_refusal()) }));
         }
         let (handle, applied) = (self.handle.clone(), self.applied.clone());
-        let (leader_contact, state_age) =
-            (Arc::clone(&self.leader_contact), Arc::clone(&self.state_age));
+        let (leader_contact, patience, state_age) = (
+            Arc::clone(&self.leader_contact),
+            Arc::clone(&self.patience),
+            Arc::clone(&self.state_age),
+        );
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
             if !suspects_quorum && Some(term) >= known {
                 leader_contact.renew();
+                patience.hears(Instant::now(), term);
                 // Until a leader has committed an entry of its term, it may not know of all commits.
                 if let Some(last) = committed.filter(|last| last.term == term.0) {
                     let applied = applied.borrow().map(|last| last.index);
@@ -254,12 +263,24 @@ impl RpcServer {
     ) -> io::Result<LaterAnswer> {
         // It may have missed that it was removed, and would ask for votes for ever.
         let removed_at = self.removed_at(NodeId::new(from.server, from.directory));
-        let voted = self.handle.vote(body, is_pre_vote)?;
+        let voted = self.handle.vote(body, is_pre_vote, self.waits_for_leader())?;
         Ok(Box::pin(async move {
             let mut answer = BytesMut::from(voted.await?);
             answer.put_u64(removed_at.unwrap_or_default().0);
             Some(answer.freeze())
         }))
+    }
+
+    /// Returns whether this server still waits for the present leader, which may be this server.
+    fn waits_for_leader(&self) -> bool {
+        let (now, view) = (Instant::now(), self.handle.view());
+        let Some(leader) = view.leader else { return false };
+        if leader == self.handle.node() {
+            let silent_for = view.quorum_silent_for;
+            silent_for.is_some_and(|time| self.patience.leads_on(now, view.term, time))
+        } else {
+            self.patience.trusts(now, view.term, Duration::ZERO)
+        }
     }
 
     /// Whether a peer's batch may be put into the log: every server would have to stop at one that

@@ -19,6 +19,7 @@ mod paused;
 mod read_only;
 mod reconfig_faults;
 mod replaced_disks;
+mod starved;
 mod up_ends;
 
 use zoolet_tests::tools::{announce, is_tier};

@@ -74,6 +74,10 @@ pub(super) struct Observations {
     pub counter: u32,
     /// Whether it is making another server the leader.
     pub is_handing_over: bool,
+    /// As follower: whether it still waits for the leader, which is silent.
+    pub waits_for_leader: bool,
+    /// The time for which work may be late on this machine.
+    pub patience: Duration,
 }
 
 /// Why a leader gives its lead up.
@@ -224,7 +228,7 @@ impl RoleState {
         };
         let catch_up = if is_led(wanted) { self.catch_up(seen) } else { CatchUp::No };
         let is_held_back = self.held_back_until.is_some_and(|until| now < until);
-        let may_elect = !seen.is_removed && !seen.has_diverged && !is_held_back;
+        let may_stand = !seen.is_removed && !seen.has_diverged && !is_held_back;
         self.role = if catch_up == CatchUp::No { wanted } else { Role::Looking };
         Decision {
             role: self.role,
@@ -233,8 +237,8 @@ impl RoleState {
             lease_until_ms: self.lease_until_ms(seen),
             is_member,
             is_halted: seen.has_diverged,
-            may_elect,
-            campaigns: seen.leader_is_gone && may_elect && seen.is_voter,
+            may_elect: may_stand && !seen.waits_for_leader,
+            campaigns: seen.leader_is_gone && may_stand && seen.is_voter,
             sends_heartbeats,
             suspects_quorum,
             holds_entries: stuck_for.is_some() && !sends_heartbeats,
@@ -368,7 +372,7 @@ impl RoleState {
         if seen.is_handing_over {
             return None;
         }
-        if let Some(silent_for) = self.stalled_for(now, leads) {
+        if let Some(silent_for) = self.stalled_for(now, leads, seen.patience) {
             return Some(HandOver::DiskStalled { silent_for });
         }
         let reason = if seen.has_diverged {
@@ -399,9 +403,9 @@ impl RoleState {
 
     /// Returns, once for each write that takes too long while this server leads, for how long it has
     /// taken.
-    fn stalled_for(&mut self, now: Instant, leads: bool) -> Option<Duration> {
+    fn stalled_for(&mut self, now: Instant, leads: bool, patience: Duration) -> Option<Duration> {
         // An election is over by then, so giving up earlier would gain nothing.
-        let limit = self.timing.election_max * DISK_STALL_ELECTIONS;
+        let limit = self.timing.election_max * DISK_STALL_ELECTIONS + patience;
         let stall = self.stall.as_mut()?;
         let silent_for = now - stall.since;
         let is_due = leads && !stall.cost_lead && silent_for >= limit;

@@ -435,3 +435,27 @@ fn the_lease_of_a_follower_counts_from_when_its_state_was_complete() {
     script.seen.leader_silence = Some(silence(0));
     assert_eq!(script.step().lease_until_ms, None, "it has to catch up");
 }
+
+/// At load 60 each late message ended in an election.
+#[test]
+fn a_follower_that_waits_for_its_leader_begins_no_election() {
+    let mut script = Script::follower();
+    script.seen.waits_for_leader = true;
+    assert!(!script.step().may_elect);
+    script.seen.leader_is_gone = true;
+    assert!(script.step().campaigns, "its process was found to be gone");
+    script.seen.waits_for_leader = false;
+    assert!(script.step().may_elect);
+}
+
+/// The thread that writes the log is scheduled as late as all others.
+#[test]
+fn a_leader_gives_its_disk_more_time_while_work_is_late() {
+    let (mut script, patience) = (Script::leader(), 600 * MS);
+    let limit = script.timing().election_max * DISK_STALL_ELECTIONS;
+    (script.seen.disk_busy_with, script.seen.patience) = (Some(4), patience);
+    assert_eq!(script.step().hand_over, None);
+    assert_eq!(script.after(limit + patience - MS).hand_over, None);
+    let silent_for = limit + patience;
+    assert_eq!(script.after(MS).hand_over, Some(HandOver::DiskStalled { silent_for }));
+}

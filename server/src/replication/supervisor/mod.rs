@@ -8,6 +8,7 @@ mod age;
 mod catching_up;
 mod events;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use super::machine::Machine;
 use super::members::is_outsider;
 use super::moved_port::MovedPort;
 use super::options::Timing;
+use super::patience::Patience;
 use super::read_index::ReadIndex;
 use super::reconfig::{RETRY_PAUSE, Reconfigurer};
 use super::replacement::Replacer;
@@ -36,11 +38,15 @@ use super::transfer::transfer_leadership;
 use crate::consensus::{Leadership, Membership};
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
+use crate::node_id::NodeId;
 use crate::peer::Links;
 use crate::raft::PeerSignals;
 
 /// The shortest time that a follower has in one attempt to catch up.
 const CATCH_UP_TIME_MIN: Duration = Duration::from_secs(1);
+
+/// Each voter waits longer than the one before it by the patience divided by this.
+const VOTERS_APART: u32 = 8;
 
 /// What the supervisor observes, and through what it acts.
 #[derive(Debug)]
@@ -48,6 +54,7 @@ pub(super) struct Supervisor {
     pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
     pub leader_contact: Arc<LeaderContact>,
+    pub patience: Arc<Patience>,
     pub state_age: Arc<StateAge>,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub read_index: ReadIndex,
@@ -127,6 +134,7 @@ impl Supervisor {
             self.note(event, &mut sources, &mut ongoing);
             // Before the spans are measured that are compared with it.
             let now = Instant::now();
+            self.patience.runs(now);
             let (observed, membership) = self.observe();
             let gone =
                 observed.leadership.filter(|known| event == RoleEvent::LookedFor(*known, true));
@@ -140,6 +148,7 @@ impl Supervisor {
             let decision = state.step(now, &seen);
             self.carry_out(&decided, &decision);
             if let Some(gone) = gone {
+                self.patience.waive(gone.term);
                 ongoing.missed = Some(gone);
                 sources.under_way.push(self.succeed(gone, decision.campaigns));
             }
@@ -327,6 +336,8 @@ impl Supervisor {
             committed: view.committed,
             others_can_lead: others_can_lead(&view, node, &self.timing),
             quorum_silent_for: view.quorum_silent_for,
+            patience: self.patience.length(now),
+            waits_for_leader: self.waits_for_leader(now, leadership, &voters),
             now_ms,
             applied_term: applied.map(|last| Term(last.term)),
             given_up: self.handle.given_up(),
@@ -335,6 +346,21 @@ impl Supervisor {
             ..Observations::default()
         };
         (observed, view.membership)
+    }
+
+    /// Returns whether this server still waits for the leader that it follows. The voters wait for
+    /// different times, so that mostly one of them is the first to begin an election.
+    fn waits_for_leader(
+        &self,
+        now: Instant,
+        known: Option<Leadership>,
+        voters: &BTreeSet<NodeId>,
+    ) -> bool {
+        let node = self.handle.node();
+        let Some(known) = known.filter(|known| known.leader != node) else { return false };
+        let rank = voters.iter().position(|voter| *voter == node).unwrap_or_default();
+        let rank = u32::try_from(rank).unwrap_or_default();
+        self.patience.trusts(now, known.term, self.patience.length(now) * rank / VOTERS_APART)
     }
 
     /// Makes what was decided so, where it differs from what was decided before.

@@ -1,5 +1,6 @@
 //! Whole ensembles in the simulated world.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -103,4 +104,43 @@ fn a_stopped_machine_does_in_one_step_what_is_due_and_what_has_come() {
     machine.go_on();
     machine.step(STEP);
     assert_eq!((times(&notes, "message"), times(&notes, "timer")), (vec![22], vec![22]));
+}
+
+/// Stops and continues servers again and again, all together or each at different times.
+/// Returns all leaders that were seen.
+fn leaders_while_starved(seed: u64, together: bool) -> BTreeSet<ServerId> {
+    let mut world = ensemble(seed, 3);
+    world.run_until(SimTime::from_ms(4000));
+    let mut chance = Chance::of(seed, "starved");
+    let mut ends: BTreeMap<ServerId, (bool, u64)> =
+        world.servers.keys().map(|id| (*id, (false, 4000))).collect();
+    let mut leaders: BTreeSet<ServerId> = world.leader().into_iter().collect();
+    assert_eq!(leaders.len(), 1);
+    for now_ms in 4000..24_000 {
+        for (id, (is_stopped, end_ms)) in &mut ends {
+            if *end_ms > now_ms {
+                continue;
+            }
+            *is_stopped = !*is_stopped;
+            let range = if *is_stopped { (100, 400) } else { (20, 80) };
+            let whole = if *is_stopped { 900 } else { 100 };
+            *end_ms += if together { whole } else { chance.between(range.0, range.1) };
+            let machine = &mut world.servers.get_mut(id).unwrap().machine;
+            if *is_stopped { machine.stop() } else { machine.go_on() }
+        }
+        world.run_until(SimTime::from_ms(now_ms + 1));
+        leaders.extend(world.leader());
+    }
+    leaders
+}
+
+/// Each late message ended in an election.
+#[test]
+fn starved_servers_keep_their_leader() {
+    for seed in 1..=2 {
+        for together in [true, false] {
+            let leaders = leaders_while_starved(seed, together);
+            assert_eq!(leaders.len(), 1, "seed {seed}, together: {together}");
+        }
+    }
 }

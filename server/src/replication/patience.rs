@@ -1,0 +1,281 @@
+//! How long a server waits for a leader that is silent, on a machine that is short of processor time.
+//!
+//! A server that is scheduled late sends late and reads late, so on a starved machine a silent leader is
+//! mostly a late one. [`Patience`] measures two things:
+//!
+//! - The time in which this server ran: a suspension of any length counts as two ticks of the supervisor.
+//!   The silence of a leader is measured in this time, because the messages of a suspension wait in the
+//!   sockets at its end.
+//! - The recent delays of this server's ticks and of one leader's messages. A server waits for twice the
+//!   second-longest of them beyond the lease. The longest alone does not count, so that one suspension
+//!   does not slow the next elections down.
+//!
+//! Meanwhile the server begins no election and grants no vote (`docs/decisions/0031-patience.md`). The
+//! leases and the limits of age stay on the clock: nothing is served for longer.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use zoolet_replica::Term;
+
+use super::options::Timing;
+
+/// The time in which the weight of a delay halves.
+const HALF_LIFE: Duration = Duration::from_secs(5);
+
+/// The patience is this many times the second-longest delay, and at most `sync_limit` divided by
+/// `LIMIT_PART`.
+const DELAYS: u32 = 2;
+const LIMIT_PART: u32 = 4;
+
+/// The patience of a server. It starts without any.
+#[derive(Debug)]
+pub(super) struct Patience {
+    tick: Duration,
+    heartbeat: Duration,
+    lease: Duration,
+    max: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the server was last known to run, and how long it had run by then.
+    last: Option<Instant>,
+    ran: Duration,
+    /// The two longest delays by their present weights, and when each was seen.
+    delays: [Option<(Duration, Instant)>; 2],
+    /// The leader's term, and how long this server had run when its last message came.
+    heard: Option<(Term, Duration)>,
+    /// The last term whose leader is gone or hands over.
+    waived: Option<Term>,
+}
+
+impl Patience {
+    pub(super) fn new(timing: &Timing) -> Self {
+        Self {
+            tick: timing.heartbeat / 2,
+            heartbeat: timing.heartbeat,
+            lease: timing.election_max,
+            max: timing.sync_limit / LIMIT_PART,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Notes that the server runs. The supervisor calls this at least once per tick, so a longer pause
+    /// is a delay.
+    pub(super) fn runs(&self, now: Instant) {
+        let mut state = self.lock();
+        let pause = state.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        state.ran = self.ran(&state, now);
+        state.last = Some(now);
+        state.note(now, pause.saturating_sub(self.tick));
+    }
+
+    /// Notes a message of the leader of `term`.
+    pub(super) fn hears(&self, now: Instant, term: Term) {
+        let mut state = self.lock();
+        let ran = self.ran(&state, now);
+        let before = state.heard.replace((term, ran));
+        if let Some((_, at)) = before.filter(|(known, _)| *known == term) {
+            state.note(now, ran.saturating_sub(at).saturating_sub(self.heartbeat));
+        }
+    }
+
+    /// Notes that the leader of `term` is gone or hands over: nothing waits for it.
+    pub(super) fn waive(&self, term: Term) {
+        let mut state = self.lock();
+        state.waived = state.waived.max(Some(term));
+    }
+
+    /// Returns the present patience beyond the lease.
+    pub(super) fn length(&self, now: Instant) -> Duration {
+        if planted!("starved-servers-are-impatient") {
+            return Duration::ZERO;
+        }
+        let [_, second] = self.lock().delays;
+        second.map_or(Duration::ZERO, |delay| DELAYS * weight(delay, now)).min(self.max)
+    }
+
+    /// Returns whether this server, a follower, still waits for the leader of `term`, and `longer` than
+    /// the others.
+    pub(super) fn trusts(&self, now: Instant, term: Term, longer: Duration) -> bool {
+        let limit = self.lease + self.length(now) + longer;
+        let state = self.lock();
+        let is_waived = state.waived.is_some_and(|waived| waived >= term);
+        let at = state.heard.filter(|(known, _)| *known == term && !is_waived);
+        let silence = at.map(|(_, at)| self.ran(&state, now).saturating_sub(at));
+        !planted!("starved-servers-are-impatient") && silence.is_some_and(|time| time < limit)
+    }
+
+    /// Returns whether this server, the leader of `term`, still counts on a majority that has been silent
+    /// for this time.
+    pub(super) fn leads_on(&self, now: Instant, term: Term, quorum_silent_for: Duration) -> bool {
+        let is_waived = self.lock().waived.is_some_and(|waived| waived >= term);
+        !is_waived && quorum_silent_for < self.lease + self.length(now)
+    }
+
+    /// How long the server has run until now.
+    fn ran(&self, state: &State, now: Instant) -> Duration {
+        let pause = state.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        state.ran + pause.min(2 * self.tick)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn note(&mut self, now: Instant, delay: Duration) {
+        let [longest, second] = self.delays;
+        let exceeds = |known: Option<(Duration, Instant)>| {
+            known.is_none_or(|known| delay > weight(known, now))
+        };
+        if exceeds(longest) {
+            self.delays = [Some((delay, now)), longest];
+        } else if exceeds(second) {
+            self.delays = [longest, Some((delay, now))];
+        }
+    }
+}
+
+/// Returns the present weight of a delay: the half of it for each half-life that has passed.
+fn weight((delay, at): (Duration, Instant), now: Instant) -> Duration {
+    let half_lives = now.saturating_duration_since(at).as_millis() / HALF_LIFE.as_millis();
+    delay / 2_u32.pow(u32::try_from(half_lives.min(16)).unwrap_or(16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const TERM: Term = Term(7);
+
+    /// A server whose clock the test moves; its supervisor ticks every 50 ms.
+    struct Server {
+        patience: Patience,
+        now: Instant,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            let timing = Timing::from_tick(Duration::from_secs(2));
+            assert_eq!((timing.heartbeat, timing.election_max), (100 * MS, 500 * MS));
+            let server = Self { patience: Patience::new(&timing), now: Instant::now() };
+            server.patience.runs(server.now);
+            server
+        }
+
+        fn ticks(&mut self, count: u32) {
+            for _ in 0..count {
+                self.now += 50 * MS;
+                self.patience.runs(self.now);
+            }
+        }
+
+        /// The server is suspended for this time, and its next tick comes that much late.
+        fn is_suspended(&mut self, time: Duration) {
+            self.now += 50 * MS + time;
+            self.patience.runs(self.now);
+        }
+
+        fn hears(&self, term: Term) {
+            self.patience.hears(self.now, term);
+        }
+
+        fn length(&self) -> Duration {
+            self.patience.length(self.now)
+        }
+
+        fn trusts(&self, term: Term) -> bool {
+            self.patience.trusts(self.now, term, Duration::ZERO)
+        }
+    }
+
+    #[test]
+    fn a_server_that_runs_on_time_waits_for_the_lease_alone() {
+        let mut server = Server::new();
+        assert!(!server.trusts(TERM), "a leader that was never heard");
+        server.hears(TERM);
+        server.ticks(9);
+        assert!(server.trusts(TERM) && !server.trusts(Term(8)));
+        server.ticks(1);
+        assert!(!server.trusts(TERM));
+        assert_eq!(server.length(), Duration::ZERO);
+    }
+
+    /// The leader's messages of that time wait in the sockets.
+    #[test]
+    fn the_silence_of_a_leader_does_not_count_while_the_server_is_suspended() {
+        let mut server = Server::new();
+        server.hears(TERM);
+        server.ticks(2);
+        server.now += 12_000 * MS;
+        assert!(server.trusts(TERM), "also before the tick that notices");
+        server.patience.runs(server.now);
+        assert!(server.trusts(TERM));
+        assert_eq!(server.length(), Duration::ZERO, "once alone does not count");
+        server.ticks(5);
+        assert!(server.trusts(TERM));
+        server.ticks(1);
+        assert!(!server.trusts(TERM), "two ticks, the suspension as two ticks, and six");
+    }
+
+    #[test]
+    fn patience_is_twice_the_second_longest_delay_and_halves_every_five_seconds() {
+        let mut server = Server::new();
+        for delay in [900, 100, 300, 200] {
+            server.is_suspended(delay * MS);
+        }
+        assert_eq!(server.length(), 600 * MS);
+        server.hears(TERM);
+        server.ticks(21);
+        assert!(server.trusts(TERM), "1,050 ms");
+        server.ticks(1);
+        assert!(!server.trusts(TERM), "1,100 ms");
+        server.ticks(90);
+        assert_eq!(server.length(), 300 * MS);
+        server.is_suspended(200 * MS);
+        assert_eq!(server.length(), 400 * MS, "longer than the weight that was left");
+        server.ticks(2_000);
+        assert!(server.length() < MS);
+    }
+
+    #[test]
+    fn patience_has_a_limit() {
+        let mut server = Server::new();
+        server.is_suspended(12_000 * MS);
+        server.is_suspended(12_000 * MS);
+        assert_eq!(server.length(), 2_500 * MS, "a quarter of syncLimit");
+    }
+
+    #[test]
+    fn late_messages_of_one_leader_make_patient_and_the_pause_between_two_leaders_does_not() {
+        let mut server = Server::new();
+        let mut hears_after = |ticks, term| {
+            server.ticks(ticks);
+            server.hears(term);
+            server.length()
+        };
+        hears_after(0, TERM);
+        hears_after(2, TERM);
+        assert_eq!(hears_after(20, Term(8)), Duration::ZERO, "another leader");
+        assert_eq!(hears_after(8, Term(8)), Duration::ZERO, "300 ms late, once");
+        assert_eq!(hears_after(6, Term(8)), 400 * MS, "200 ms late");
+    }
+
+    #[test]
+    fn nothing_waits_for_a_leader_that_is_gone() {
+        let server = Server::new();
+        server.hears(TERM);
+        assert!(server.patience.leads_on(server.now, TERM, 499 * MS));
+        assert!(!server.patience.leads_on(server.now, TERM, 500 * MS));
+        server.patience.waive(TERM);
+        assert!(!server.trusts(TERM) && !server.patience.leads_on(server.now, TERM, MS));
+        server.hears(Term(8));
+        assert!(server.trusts(Term(8)));
+    }
+}
