@@ -19,7 +19,9 @@ use zoolet_replica::{
     Batch, Boot, Command, ConnectionId, Input, Op, Options, Origin, Policy, ProposalNumber,
     Replica, Role, ServerId, Term,
 };
-use zoolet_server::internals::{FlowLimits, Host, Outbox, Proposals, RealClock, Received};
+use zoolet_server::internals::{
+    Admission, FlowLimits, Host, Outbox, Proposals, RealClock, Received, Turn,
+};
 
 /// Keeps what is proposed.
 #[derive(Debug, Default)]
@@ -140,7 +142,10 @@ impl Bench {
                 since_ms: self.host.now().mono_ms,
             })
             .collect();
-        self.host.requests(client.0, &mut asked);
+        while self.host.requests(client.0, &mut asked, &mut Turn::default()) == Admission::Turn {
+            self.finish();
+        }
+        self.finish();
         assert!(asked.is_empty(), "{} requests are not taken", asked.len());
     }
 
@@ -165,9 +170,15 @@ impl Bench {
         self.host.watched_paths(|_, _| {});
     }
 
+    /// Does what a server's task for unfinished work does.
+    fn finish(&self) {
+        while self.host.go_on() {}
+    }
+
     fn measure(&self, case: &str, work: impl FnOnce()) {
         self.host.reset_figures();
         work();
+        self.finish();
         let hold_us = self.host.report().figures.hold_us_max;
         println!("{case:52} longest hold {hold_us:8} us");
     }

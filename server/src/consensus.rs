@@ -274,9 +274,9 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 
 /// What the committed entries are applied to.
 pub(crate) trait Applier: Debug + Send + Sync + 'static {
-    /// Applies the next batches of the log, each with its place. `last` is the last entry, which may be
-    /// behind them and of another kind.
-    fn apply(&self, batches: Vec<(LogPosition, Bytes)>, last: LogPosition);
+    /// Applies the next batches of the log, each with its place, and yields to other tasks in between
+    /// if that takes long. `last` is the last entry, which may follow them and be of another kind.
+    fn apply(&self, batches: Vec<(LogPosition, Bytes)>, last: LogPosition) -> BoxFuture<'_, ()>;
 
     /// Whether all servers stop applying behind this entry for a moment, to compare their states.
     fn is_checkpoint(&self, index: LogIndex) -> bool;

@@ -67,7 +67,7 @@ pub mod internals {
     pub use crate::config::{change_members, parse_members};
     pub use crate::entropy::Entropy;
     pub use crate::fatal::Fatal;
-    pub use crate::host::{FlowLimits, Host, Proposals, Received};
+    pub use crate::host::{Admission, FlowLimits, Host, Proposals, Received, Turn};
     pub use crate::limits::LimitTable;
     pub use crate::node::{Node, Seams, StartError};
     pub use crate::outbox::Outbox;

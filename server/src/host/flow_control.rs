@@ -80,6 +80,8 @@ pub enum Admission {
     Open,
     /// The rest must wait until replies are written.
     Busy,
+    /// The turn of the connection's task is over: the rest may be offered in its next one.
+    Turn,
     /// The connection is closed; the rest goes nowhere.
     Closed,
 }

@@ -10,6 +10,7 @@ mod deliver;
 mod eviction;
 mod flow_control;
 mod lock;
+mod log;
 mod outgoing_reply;
 mod quota_log;
 mod received;
@@ -19,6 +20,7 @@ mod standing;
 mod step;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -27,23 +29,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
-use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
-use zoolet_replica::state::{Admitted, LockEvent, SnapshotView, State};
-use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
+use zoolet_replica::state::LockEvent;
+use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica};
 
 use self::deliver::SharedEvent;
-pub(crate) use self::flow_control::Admission;
 use self::flow_control::ConnectionLoad;
-pub use self::flow_control::FlowLimits;
+pub use self::flow_control::{Admission, FlowLimits};
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub(crate) use self::records::{Audit, Historian};
 pub(crate) use self::report::ServerReport;
 pub use self::standing::{AdministrationRefused, NoBackup};
+pub use self::turns::Turn;
+use self::turns::Turns;
 use crate::clock::{Clock, Now};
 use crate::histogram::Histogram;
 use crate::limits::LimitTable;
@@ -56,12 +58,6 @@ const OUTPUTS_KEPT_MAX: usize = 4096;
 /// Once so much was applied, the history receives it; otherwise with the next tick. Few enough to be
 /// in the caches of the processor still.
 const HISTORY_AT_ONCE: usize = 64;
-
-/// The requests of one connection that are taken under one lock.
-const REQUESTS_PER_HOLD: u64 = 256;
-
-/// So much work of the log's entries is done under one lock, in units of about a microsecond.
-const WORK_PER_HOLD: u64 = 1000;
 
 /// Where a replica's wishes go.
 ///
@@ -114,6 +110,7 @@ pub struct Host {
     /// Why the replica cannot go on.
     failure: watch::Sender<Option<String>>,
     limit_table: Arc<LimitTable>,
+    turns: Turns,
     inner: TurnLock<Inner>,
 }
 
@@ -143,6 +140,10 @@ struct Inner {
     wakers: Vec<Waker>,
     /// Connections with due replies whose clients are to read first.
     full: Vec<ConnectionId>,
+    /// The budget of the log, for several entries together.
+    log_turn: Turn,
+    /// Whether unfinished work was announced to the task that finishes it.
+    has_announced: bool,
 }
 
 /// What the whole server did since the last `srst`.
@@ -268,6 +269,8 @@ impl Host {
             shared_event: None,
             wakers: Vec::new(),
             full: Vec::new(),
+            log_turn: Turn::default(),
+            has_announced: false,
         };
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
         let (failure, inner) = (watch::Sender::new(None), TurnLock::new(inner));
@@ -279,6 +282,7 @@ impl Host {
             read_only,
             failure,
             limit_table,
+            turns: Turns::default(),
             inner,
         })
     }
@@ -348,18 +352,15 @@ impl Host {
         })
     }
 
-    /// Takes requests off the front, as many as the limits admit.
+    /// Takes requests off the front in one hold of the lock, as many as the limits and the turn of the
+    /// connection's task admit.
     pub fn requests(
         &self,
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
+        turn: &mut Turn,
     ) -> Admission {
-        loop {
-            let admission = self.locked(|inner, now| self.take(inner, now, connection, requests));
-            if let Some(admission) = admission {
-                return admission;
-            }
-        }
+        self.locked(|inner, now| self.take((inner, now), connection, requests, turn))
     }
 
     fn take_input(&self, inner: &mut Inner, input: Input) {
@@ -367,14 +368,13 @@ impl Host {
         self.publish_serving(inner);
     }
 
-    /// Takes some requests; `None` if more may be taken.
     fn take(
         &self,
-        inner: &mut Inner,
-        now: Now,
+        (inner, now): (&mut Inner, Now),
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
-    ) -> Option<Admission> {
+        turn: &mut Turn,
+    ) -> Admission {
         if let Some(entry) = inner.connections.get(&connection) {
             let unwritten_bytes = entry.outbox.unwritten_bytes();
             self.step(inner, Input::Unread { connection, unwritten_bytes });
@@ -384,6 +384,10 @@ impl Host {
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let throttled = inner.figures.throttled;
         let admission = loop {
+            if turn.is_over() && !requests.is_empty() {
+                break Admission::Turn;
+            }
+            let before = inner.replica.work_done();
             match inner.admit(now, connection, requests, queue_is_full) {
                 Ok((Received { xid, request, sasl, bytes, .. }, in_flight)) => {
                     taken += 1;
@@ -393,11 +397,9 @@ impl Host {
                         None => Input::Request { connection, xid, request, in_flight },
                     };
                     self.step(inner, input);
+                    turn.spend(Turn::REQUEST + inner.replica.work_done() - before);
                 }
-                Err(admission) => break Some(admission),
-            }
-            if taken == REQUESTS_PER_HOLD {
-                break None;
+                Err(admission) => break admission,
             }
         };
         self.note_throttled(now, inner.figures.throttled - throttled);
@@ -419,35 +421,6 @@ impl Host {
         });
     }
 
-    /// The next entries of the log, each with the term of its leader. Returns how far this server's
-    /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
-    pub fn commit_many(&self, entries: impl IntoIterator<Item = (Term, Bytes)>) -> Admitted {
-        let decode = |(term, batch)| (term, DecodedEntry::decode(batch));
-        let mut entries = entries.into_iter().map(decode).collect::<Vec<_>>().into_iter();
-        loop {
-            let done = self.locked(|inner, now| {
-                let work_max = inner.replica.work_done() + WORK_PER_HOLD;
-                self.step(inner, Input::GoOn);
-                while inner.has_failed || inner.replica.work_done() < work_max {
-                    if !inner.has_failed && inner.replica.is_applying() {
-                        self.step(inner, Input::GoOn);
-                        continue;
-                    }
-                    let Some((term, entry)) = entries.next() else {
-                        self.publish_serving(inner);
-                        return Some(inner.replica.admitted());
-                    };
-                    inner.note_entry(now, &entry);
-                    self.step(inner, Input::Commit { term, entry });
-                }
-                None
-            });
-            if let Some(admitted) = done {
-                return admitted;
-            }
-        }
-    }
-
     /// What decides whether these identities may change the ensemble now.
     pub fn config_view(&self, identities: &[Id]) -> ConfigView {
         self.locked(|inner, _| ConfigView {
@@ -456,25 +429,6 @@ impl Host {
             text: inner.replica.config_data(),
             stat: inner.replica.config_stat().unwrap_or_default(),
         })
-    }
-
-    /// The state at this moment, to be written without the lock.
-    pub fn snapshot(&self) -> SnapshotView {
-        let (view, has_failed, is_applying) = self.locked(|inner, _| {
-            let replica = &inner.replica;
-            (replica.state().snapshot(), inner.has_failed, replica.is_applying())
-        });
-        assert!(!is_applying || has_failed, "entries are applied when their commit returns");
-        // It would pass for the state behind an entry that is not in it.
-        assert!(!has_failed, "a server that cannot follow the log writes no snapshot");
-        view
-    }
-
-    /// Replaces the state by one that comes from a snapshot of another server.
-    pub fn restore(&self, state: State) {
-        self.input(Input::Restore { state: Box::new(state) });
-        // The look at the watches.
-        self.commit_many([]);
     }
 
     fn publish_serving(&self, inner: &Inner) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::state::{LockFigures, LockPlace, PathList};
-use zoolet_replica::{Limit, Role, SessionReport};
+use zoolet_replica::{Limit, Role, SessionReport, WatchPlace};
 
 use super::{Figures, Host, RequestTimes};
 use crate::clock::Now;
@@ -61,12 +61,46 @@ pub struct ServerReport {
 /// The sessions of the ensemble.
 #[derive(Clone, Debug)]
 pub struct SessionsReport {
-    /// The server's part: only the leader knows when sessions expire.
-    pub role: Role,
     /// All sessions.
     pub sessions: Vec<SessionReport>,
     /// The ephemeral znodes of those that have any.
     pub ephemerals: Vec<(SessionId, PathList)>,
+}
+
+/// A path, and the sessions that watch it.
+type Watched = (String, Vec<SessionId>);
+
+/// The watched paths, some per hold of the lock.
+#[derive(Debug)]
+pub(crate) struct WatchParts<'a> {
+    host: &'a Host,
+    after: Option<WatchPlace>,
+    /// The last path so far: more of its watchers may follow.
+    last: Option<Watched>,
+    is_done: bool,
+}
+
+impl Iterator for WatchParts<'_> {
+    type Item = Vec<Watched>;
+
+    fn next(&mut self) -> Option<Vec<Watched>> {
+        if self.is_done {
+            return self.last.take().map(|last| vec![last]);
+        }
+        let some = self
+            .host
+            .locked(|inner, _| inner.replica.watched_paths(self.after.as_ref(), WATCHES_PER_HOLD));
+        let mut whole = Vec::new();
+        for (path, sessions) in some.paths {
+            match &mut self.last {
+                Some((known, all)) if *known == path => all.extend(sessions),
+                last => whole.extend(last.replace((path, sessions))),
+            }
+        }
+        self.after = some.last;
+        self.is_done = self.after.is_none();
+        Some(whole)
+    }
 }
 
 impl Host {
@@ -132,21 +166,32 @@ impl Host {
     }
 
     /// The sessions of the ensemble. The lock is given back in between, so it is not one moment that
-    /// is seen.
+    /// is seen. For callers on a thread of their own.
     pub fn sessions(&self) -> SessionsReport {
-        let role = self.locked(|inner, _| inner.replica.role());
-        let part = |part| self.locked(|inner, _| inner.replica.sessions(part));
-        let mut sessions: Vec<_> = (0..).map_while(part).flatten().collect();
+        let mut sessions: Vec<_> = self.session_parts().flatten().collect();
         sessions.sort_unstable_by_key(|known| known.session);
-        let mut ephemerals: Vec<(SessionId, PathList)> = Vec::new();
-        loop {
-            let after = ephemerals.last().map(|(session, _)| *session);
+        let ephemerals = self.ephemeral_parts().flatten().collect();
+        SessionsReport { sessions, ephemerals }
+    }
+
+    /// The server's part in the ensemble.
+    pub(crate) fn role(&self) -> Role {
+        self.locked(|inner, _| inner.replica.role())
+    }
+
+    /// The sessions of the ensemble, in no order; each part is taken in a hold of the lock.
+    pub(crate) fn session_parts(&self) -> impl Iterator<Item = Vec<SessionReport>> {
+        (0..).map_while(|part| self.locked(|inner, _| inner.replica.sessions(part)))
+    }
+
+    /// The sessions with ephemeral znodes, in order; each part is taken in a hold of the lock.
+    pub(crate) fn ephemeral_parts(&self) -> impl Iterator<Item = Vec<(SessionId, PathList)>> {
+        let mut after = None;
+        std::iter::from_fn(move || {
             let some = self.locked(|inner, _| inner.replica.ephemerals(after, OWNERS_PER_HOLD));
-            if some.is_empty() {
-                return SessionsReport { role, sessions, ephemerals };
-            }
-            ephemerals.extend(some);
-        }
+            after = some.last().map(|(session, _)| *session);
+            (!some.is_empty()).then_some(some)
+        })
     }
 
     /// The data of `/zookeeper/config`.
@@ -155,32 +200,16 @@ impl Host {
     }
 
     /// Calls `visit` with each path of the data table and the sessions that watch it. The lock is
-    /// given back in between, so it is not one moment that is seen.
+    /// given back in between, so it is not one moment that is seen. For callers on a thread of their
+    /// own.
     pub fn watched_paths(&self, mut visit: impl FnMut(String, Vec<SessionId>)) {
-        let mut after = None;
-        // More watchers of the last path may follow.
-        let mut last: Option<(String, Vec<SessionId>)> = None;
-        loop {
-            let some = self
-                .locked(|inner, _| inner.replica.watched_paths(after.as_ref(), WATCHES_PER_HOLD));
-            for (path, sessions) in some.paths {
-                match &mut last {
-                    Some((known, all)) if *known == path => all.extend(sessions),
-                    _ => {
-                        if let Some((path, sessions)) = last.replace((path, sessions)) {
-                            visit(path, sessions);
-                        }
-                    }
-                }
-            }
-            after = some.last;
-            if after.is_none() {
-                break;
-            }
-        }
-        if let Some((path, sessions)) = last {
-            visit(path, sessions);
-        }
+        self.watch_parts().flatten().for_each(|(path, sessions)| visit(path, sessions));
+    }
+
+    /// The paths of the data table, each with the sessions that watch it; each part is taken in a hold
+    /// of the lock.
+    pub(crate) fn watch_parts(&self) -> WatchParts<'_> {
+        WatchParts { host: self, after: None, last: None, is_done: false }
     }
 
     /// The places in the queue of a lock; the first ones by name, if there are more than `max`. The

@@ -8,25 +8,14 @@ use crate::clock::Now;
 use crate::process::drop_elsewhere;
 
 impl Host {
-    /// Runs `work` under the lock, then wakes whom it gave something. What it has left to do is
-    /// done behind it, with the lock given back again and again, unless that is the business of
-    /// who commits entries of the log.
+    /// Runs `work` under the lock, then wakes the tasks with something to write. Unfinished work is left
+    /// to [`Host::finish_work`], except for entries of the log, which the log itself finishes.
     pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
-        let (result, mut has_more) = self.hold(work);
-        while has_more {
-            ((), has_more) = self.hold(|inner, _| {
-                for connection in std::mem::take(&mut inner.full) {
-                    self.refill(inner, connection);
-                }
-                if inner.replica.has_work() {
-                    self.step(inner, Input::GoOn);
-                }
-            });
-        }
-        result
+        self.hold(work).0
     }
 
-    fn hold<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> (T, bool) {
+    /// Does the same. Returns also whether work is left.
+    pub(super) fn hold<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> (T, bool) {
         let mut inner = self.inner.lock();
         let since_us = self.clock.mono_us();
         // Read under the lock: the replica's time must not go back.
@@ -38,11 +27,16 @@ impl Host {
         let replica = &inner.replica;
         let has_more = !inner.has_failed
             && (!inner.full.is_empty() || replica.has_work() && !replica.is_applying());
+        let is_news = has_more && !inner.has_announced;
+        inner.has_announced = has_more;
         let held_us = self.clock.mono_us().saturating_sub(since_us);
         inner.figures.hold_us_max = inner.figures.hold_us_max.max(held_us);
         drop(inner);
         for waker in wakers {
             waker.wake();
+        }
+        if is_news {
+            self.turns.unfinished.notify_one();
         }
         if let Some(garbage) = garbage {
             drop_elsewhere(garbage);

@@ -1,15 +1,18 @@
 //! The host around a replica that leads alone.
 
+mod turns;
+
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Waker};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use zoolet_jute::{
     Acl, CreateRequest, Decode, ErrorCode, NullablePathRequest, PathWatchRequest, ReplyHeader,
     Request, SetWatchesRequest, Xid, Zxid, frame,
 };
+use zoolet_replica::state::State;
 use zoolet_replica::{Batch, Boot, Options, Origin, Role, ServerId, Term};
 
 use super::*;
@@ -88,6 +91,7 @@ impl Bench {
         let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
         self.host.commit_many([(Term(1), Batch { origin, now_ms: 1, commands }.encode())]);
+        self.finish();
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
@@ -116,8 +120,30 @@ impl Bench {
     /// Offers requests; returns how many were not taken.
     fn ask(&self, connection: ConnectionId, asked: Vec<Request>) -> usize {
         let mut asked = self.received(asked);
-        self.host.requests(connection, &mut asked);
+        self.offer(connection, &mut asked);
         asked.len()
+    }
+
+    /// Offers requests, turn by turn, and finishes the work.
+    fn offer(&self, connection: ConnectionId, requests: &mut VecDeque<Received>) -> Admission {
+        loop {
+            let admission = self.host.requests(connection, requests, &mut Turn::default());
+            self.finish();
+            if admission != Admission::Turn {
+                return admission;
+            }
+        }
+    }
+
+    /// Does what a server's task for unfinished work does.
+    fn finish(&self) {
+        while self.host.go_on() {}
+    }
+
+    /// Takes what happened to the server, and finishes the work.
+    fn input(&self, input: Input) {
+        self.host.input(input);
+        self.finish();
     }
 
     /// Requests that come now.
@@ -152,7 +178,7 @@ fn the_long_reads_that_wait_behind_a_sync_are_limited() {
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 500 - 32);
     assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
-    bench.host.input(Input::Synced { through: 1 });
+    bench.input(Input::Synced { through: 1 });
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
 }
 
@@ -176,7 +202,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
     let mut asked = vec![list(); 32];
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 0);
-    bench.host.input(Input::Synced { through: 1 });
+    bench.input(Input::Synced { through: 1 });
     let (mut replies, mut rounds) = (BytesMut::new(), 0);
     loop {
         // One passes the high-water mark, and is the last.
@@ -195,6 +221,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
         }
         if outbox.take_room() {
             bench.host.room(connection);
+            bench.finish();
         } else if !ready {
             break;
         }
@@ -273,11 +300,11 @@ fn requests_that_have_waited_too_long_are_refused_in_their_places() {
     };
     let waiting = vec![sync(), list(), Request::Ping, Request::SetWatches(watches), list()];
     let mut waiting = bench.received(waiting);
-    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
+    assert_eq!(bench.offer(connection, &mut waiting), Admission::Busy);
     assert_eq!(waiting.len(), 4, "they wait for the sync");
     hands.0.store(101, Ordering::Relaxed);
-    bench.host.input(Input::Synced { through: 1 });
-    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
+    bench.input(Input::Synced { through: 1 });
+    assert_eq!(bench.offer(connection, &mut waiting), Admission::Open);
     assert_eq!(bench.ask(connection, vec![list()]), 0);
     let throttled = Some(ErrorCode::ThrottledOp);
     assert_eq!(errors(&outbox), [None, throttled, None, None, throttled, None]);
@@ -293,11 +320,11 @@ fn no_request_is_refused_for_a_wait_for_its_own_client() {
     let unread = Bytes::from(vec![0; HIGH_WATER_BYTES + 1]);
     let _waker = outbox.push(|out| out.put_shared(unread));
     let mut waiting = bench.received(vec![list()]);
-    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
+    assert_eq!(bench.offer(connection, &mut waiting), Admission::Busy);
     outbox.written(HIGH_WATER_BYTES + 1, 0);
     // The connection offers them again when everything is written.
     hands.0.store(1050, Ordering::Relaxed);
-    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
+    assert_eq!(bench.offer(connection, &mut waiting), Admission::Open);
     assert_eq!(bench.host.report().figures.throttled, 0);
 }
 
@@ -325,10 +352,10 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     bench.host.commit_many([(Term(1), Bytes::from_static(b"of a later version"))]);
     let why = bench.host.failure().borrow().clone().expect("it has failed");
     assert!(why.contains("cannot be read"), "{why}");
-    assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);
+    assert_eq!(bench.offer(connection, &mut VecDeque::new()), Admission::Closed);
     assert!(!bench.host.serving());
-    bench.host.input(Input::Role { role: Role::Leader, term: Some(Term(2)) });
-    bench.host.input(Input::Tick);
+    bench.input(Input::Role { role: Role::Leader, term: Some(Term(2)) });
+    bench.input(Input::Tick);
     assert!(!bench.host.serving(), "not even with a role to serve in");
     let before = bench.host.digest();
     bench.commit();
@@ -357,7 +384,7 @@ fn each_read_of_a_hold_is_judged_by_the_time_of_its_own() {
     let bench = Bench::with(Arc::clone(&clock) as _, FlowLimits::default());
     let (connection, outbox) = bench.connect();
     taken(&outbox);
-    bench.host.input(Input::Lease { until_ms: 0 });
+    bench.input(Input::Lease { until_ms: 0 });
     let limit_ms = Options::new(ServerId(1), Boot(1)).leader_loss_limit_ms;
     // The requests are stamped first, each by a reading of its own.
     clock.step_ms.store(limit_ms / 30, Ordering::Relaxed);
@@ -365,8 +392,8 @@ fn each_read_of_a_hold_is_judged_by_the_time_of_its_own() {
     let served = errors(&outbox).len();
     assert!((1..READS / 2 + 1).contains(&served), "{served} of {READS}");
     clock.step_ms.store(0, Ordering::Relaxed);
-    bench.host.input(Input::Lease { until_ms: u64::MAX });
-    bench.host.input(Input::Tick);
+    bench.input(Input::Lease { until_ms: u64::MAX });
+    bench.input(Input::Tick);
     assert_eq!(errors(&outbox).len() + served, READS, "the others have waited");
 }
 

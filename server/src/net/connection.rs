@@ -1,5 +1,7 @@
 //! One connection: its handshake, then frames in and frames out, until one side ends it.
 
+mod handshake;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -7,32 +9,26 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use zoolet_jute::{ConnectRequest, Decode, DecodeError, Id, frame};
+use zoolet_jute::{DecodeError, Id, frame};
 use zoolet_replica::{ConnectionId, Limit};
-use zoolet_tls::is_hello;
 
 use super::context::PortContext;
 use super::drain::Drain;
 use super::error::ConnectionError;
-use super::four_letter;
 use super::outgoing::{CHUNKS_MAX, Outgoing};
 use super::registry::ConnectionPermit;
 use super::tls::Opened;
-use crate::host::{Admission, Received};
+use crate::host::{Admission, Received, Turn};
 use crate::outbox::{Closing, Outbox, Taken};
 use crate::outbox_budget::Excess;
 use crate::sasl::Login;
 use crate::transport::Stream;
-
-/// The longest handshake frame: 45 bytes as clients send it, with room for what may come.
-const HANDSHAKE_BYTES_MAX: usize = 4 << 10;
 
 /// The room for each read: small for the many that are idle, more for the busy. With the least, what
 /// is read is copied from the stack.
@@ -41,9 +37,6 @@ const READ_BYTES_MAX: usize = 64 << 10;
 
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
-
-/// The pause before a full queue of proposals is offered a handshake again.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a client may take to close its side after its last frame.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -65,6 +58,8 @@ pub(super) struct Connection {
     is_accepted: bool,
     /// Frames that the host does not take yet.
     received: VecDeque<Received>,
+    /// The budget of this task until it yields to others.
+    turn: Turn,
     /// What the socket does not take yet.
     outgoing: Outgoing,
     /// Whether the stream may hold on to what was written.
@@ -82,6 +77,8 @@ enum Event {
     Written,
     /// The client has read enough for the host to go on with its replies.
     Room,
+    /// The next turn of this task has begun.
+    Turn,
     /// It is to end.
     Closing(Closing),
     /// It is time to look at the clocks.
@@ -109,6 +106,7 @@ impl Connection {
             read_bytes: READ_BYTES_MIN,
             is_accepted: false,
             received: VecDeque::new(),
+            turn: Turn::default(),
             outgoing: Outgoing::default(),
             is_unflushed: false,
             read_at: now,
@@ -129,35 +127,6 @@ impl Connection {
         }
     }
 
-    /// Takes the handshake, and hands it to the host; `None` if a four-letter word came instead.
-    async fn open(&mut self) -> Result<Option<ConnectionId>, ConnectionError> {
-        let limit_ms = self.context.options.handshake_timeout_ms;
-        let gives_way = self.permit.take_gives_way();
-        let handshake = timeout(Duration::from_millis(limit_ms), self.handshake());
-        let handshake = tokio::select! {
-            biased;
-            () = gives_way => return Err(ConnectionError::GaveWay),
-            handshake = handshake => handshake,
-        };
-        let Ok(request) = handshake else {
-            self.context.registry.count_late();
-            return Err(ConnectionError::HandshakeTimeout(limit_ms));
-        };
-        let request = match request {
-            Ok(Some(request)) if self.permit.admitted() => request,
-            Ok(Some(_)) => return Err(ConnectionError::GaveWay),
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(self.end(error).await),
-        };
-        let connection = self.context.host.number_connection();
-        let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
-        if admitted.await.is_err() {
-            return Err(self.end(ConnectionError::Busy(limit_ms)).await);
-        }
-        self.permit.shaken();
-        Ok(Some(connection))
-    }
-
     /// Ends a connection for the client's fault. A client that reads gets what was written to it
     /// before: its bad bytes are unread, mostly.
     async fn end(&mut self, error: ConnectionError) -> ConnectionError {
@@ -168,77 +137,28 @@ impl Connection {
         error
     }
 
-    /// Hands the handshake to the host, once its queue has room.
-    async fn admit(&mut self, connection: ConnectionId, request: &ConnectRequest) {
-        let (host, peer) = (Arc::clone(&self.context.host), self.peer.ip());
-        while host.connect(connection, &self.outbox, (peer, &self.proved), request)
-            == Admission::Busy
-        {
-            sleep(BUSY_PAUSE).await;
-        }
-    }
-
-    /// Reads the handshake, or replies to a four-letter word.
-    async fn handshake(&mut self) -> Result<Option<ConnectRequest>, ConnectionError> {
-        while self.incoming.len() < frame::LENGTH_BYTES {
-            if self.stream.read_buf(&mut self.incoming).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            self.permit.sent();
-        }
-        if let Some(word) = self.incoming.first_chunk().and_then(four_letter::Word::of) {
-            if word == four_letter::Word::Stmk {
-                self.read_trace_mask().await?;
-            }
-            let answer = four_letter::answer(word, &self.context);
-            self.stream.write_all(answer.as_bytes()).await?;
-            self.finish().await?;
-            return Ok(None);
-        }
-        if self.incoming.first().copied().is_some_and(is_hello) {
-            return Err(ConnectionError::TlsHello);
-        }
-        if !self.context.host.serving() {
-            return Err(ConnectionError::NotServing);
-        }
-        loop {
-            if let Some(mut payload) = frame::split(&mut self.incoming, HANDSHAKE_BYTES_MAX)? {
-                return Ok(Some(ConnectRequest::decode(&mut payload, "connect")?));
-            }
-            if self.stream.read_buf(&mut self.incoming).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-        }
-    }
-
-    /// Reads the mask that follows `stmk`.
-    async fn read_trace_mask(&mut self) -> Result<(), ConnectionError> {
-        const MASK: std::ops::Range<usize> = 4..12;
-        loop {
-            if let Some(mask) = self.incoming.get(MASK).and_then(|mask| mask.first_chunk()) {
-                let mask = u64::from_be_bytes(*mask);
-                if self.context.options.server_info.words.allow("stmk") {
-                    self.context.trace_mask.store(mask, Ordering::Relaxed);
-                }
-                return Ok(());
-            }
-            if self.stream.read_buf(&mut self.incoming).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-        }
-    }
-
     async fn serve(&mut self, connection: ConnectionId) -> Result<(), ConnectionError> {
         let mut deadline = Box::pin(sleep(Duration::from_millis(IDLE_ROUNDING_MS)));
         loop {
             let split = self.split_frames();
-            self.offer(connection);
-            // What came in front of a bad frame was asked for in good order.
-            split?;
-            match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
+            let mut has_more = self.offer(connection);
+            if let Err(error) = split {
+                // Requests received before the malformed frame are still served.
+                while has_more {
+                    Box::pin(self.next_turn()).await;
+                    has_more = self.offer(connection);
+                }
+                return Err(error);
+            }
+            if has_more {
+                Box::pin(self.next_turn()).await;
+            }
+            let event =
+                poll_fn(|context| self.poll_event(context, has_more, deadline.as_mut())).await?;
+            match event {
                 Event::Read(0) => return Ok(()),
                 Event::Read(bytes) => self.note_read(bytes),
-                Event::Written => {}
+                Event::Written | Event::Turn => {}
                 Event::Room => self.context.host.room(connection),
                 Event::Closing(Closing::Finished) => {
                     if self.outbox.accepted().is_none() {
@@ -302,20 +222,26 @@ impl Connection {
         })
     }
 
-    /// Offers the host what has come in.
-    fn offer(&mut self, connection: ConnectionId) {
+    /// Offers the received requests to the host. Returns whether some are left for the next turn.
+    fn offer(&mut self, connection: ConnectionId) -> bool {
         if self.received.is_empty() {
-            return;
+            return false;
         }
         // Replies to reads are in the outbox before this returns, and are taken out right after.
         self.outbox.forget_waker();
-        let admission = self.context.host.requests(connection, &mut self.received);
+        let host = &self.context.host;
+        let admission = host.requests(connection, &mut self.received, &mut self.turn);
         if admission == Admission::Closed {
             self.received.clear();
         }
         if self.received.is_empty() {
             self.received = VecDeque::new();
         }
+        admission == Admission::Turn
+    }
+
+    async fn next_turn(&mut self) {
+        self.context.host.next_turn(&mut self.turn).await;
     }
 
     /// Busy connections read more at once; those that are not any more give the room back.
@@ -330,10 +256,12 @@ impl Connection {
         };
     }
 
-    /// Writes what there is, and reads unless the host is busy with what was read before.
+    /// Writes what there is, and reads unless earlier requests are left. `has_more` means that these are
+    /// to be offered now, in a new turn.
     fn poll_event(
         &mut self,
         context: &mut Context<'_>,
+        has_more: bool,
         deadline: Pin<&mut Sleep>,
     ) -> Poll<Result<Event, ConnectionError>> {
         let mut wrote = false;
@@ -370,13 +298,20 @@ impl Connection {
                 }
             }
         }
+        if has_more {
+            return Poll::Ready(Ok(Event::Turn));
+        }
         if self.received.is_empty()
             && (self.is_accepted || self.incoming.is_empty())
             && let Poll::Ready(read) = self.poll_read(context)
         {
             return Poll::Ready(Ok(Event::Read(read?)));
         }
-        ready!(deadline.poll(context));
+        if deadline.poll(context).is_pending() {
+            // Others run while this task waits.
+            self.turn.renew();
+            return Poll::Pending;
+        }
         Poll::Ready(Ok(Event::Deadline))
     }
 

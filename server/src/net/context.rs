@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use zoolet_replica::Limit;
 
@@ -34,6 +34,8 @@ pub(super) struct PortContext {
     pub(super) registry: Arc<Registry>,
     /// Connections over a limit that may ask a four-letter word.
     pub(super) asking: Arrivals,
+    /// The place for the one four-letter word whose list is put together.
+    pub(super) listing: Semaphore,
     /// The memory of all outboxes.
     pub(super) budget: Arc<OutboxBudget>,
     /// What `stmk` sets and `gtmk` shows, and nothing reads.
@@ -62,7 +64,7 @@ impl PortContext {
         let trace_mask = AtomicU64::new(TRACE_MASK);
         let opened = Instant::now();
         let (asking, errors) = (Arrivals::new(probes_max()), Default::default());
-        let warned_at = Mutex::default();
+        let (warned_at, listing) = (Mutex::default(), Semaphore::new(1));
         let budget =
             OutboxBudget::new(options.outbox_bytes_total_max, options.outbox_bytes_per_address_max);
         Self {
@@ -70,6 +72,7 @@ impl PortContext {
             host,
             registry,
             asking,
+            listing,
             budget,
             trace_mask,
             opened,

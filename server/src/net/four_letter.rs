@@ -48,8 +48,8 @@ words! {
 /// What a server without a leader says.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// The answer to a word.
-pub(super) fn answer(word: Word, context: &PortContext) -> String {
+/// The answer to a word. Long ones are put together in turns, one at a time.
+pub(super) async fn answer(word: Word, context: &PortContext) -> String {
     if !context.options.server_info.words.allow(word.text()) {
         return format!("{} is not executed because it is not in the whitelist.\n", word.text());
     }
@@ -82,16 +82,24 @@ pub(super) fn answer(word: Word, context: &PortContext) -> String {
         Word::Conf => format::conf(context),
         Word::Dirs => format::dirs(context),
         Word::Srvr => format::srvr(context),
-        Word::Stat => format::stat(context),
+        Word::Stat => listing(context, format::stat(context)).await,
         Word::Mntr => format::mntr(context),
-        Word::Cons => format::cons(context),
-        Word::Dump => format::dump(context),
-        Word::Wchs => format::wchs(context),
-        Word::Wchc => format::wchc(context),
-        Word::Wchp => format::wchp(context),
+        Word::Cons => listing(context, format::cons(context)).await,
+        Word::Dump => listing(context, format::dump(context)).await,
+        Word::Wchs => listing(context, format::wchs(context)).await,
+        Word::Wchc => listing(context, format::wchc(context)).await,
+        Word::Wchp => listing(context, format::wchp(context)).await,
         Word::Crst => format::reset_connections(context),
         Word::Srst => format::reset_server(context),
     }
+}
+
+/// Waits until no other list is put together: each of them takes memory, and as long as it has
+/// entries.
+async fn listing(context: &PortContext, list: impl Future<Output = String>) -> String {
+    // The semaphore is never closed.
+    let _place = context.listing.acquire().await;
+    list.await
 }
 
 fn has_diverged(context: &PortContext) -> bool {

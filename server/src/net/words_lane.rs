@@ -36,7 +36,7 @@ async fn answer_word(stream: &mut dyn Stream, context: &PortContext) -> bool {
     }
     // `stmk` has more than its word, and does not probe.
     let Some(word) = Word::of(&word).filter(|word| *word != Word::Stmk) else { return false };
-    let answer = four_letter::answer(word, context);
+    let answer = four_letter::answer(word, context).await;
     let written = async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;

@@ -12,6 +12,7 @@ use zoolet_storage::LogPosition;
 use crate::host::{ConfigView, Host};
 use crate::replication::Machine;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
 use crate::witness::Watched;
 
 /// The host, as the log sees it.
@@ -22,20 +23,22 @@ pub(super) struct HostMachine {
 }
 
 impl Machine for HostMachine {
-    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted {
-        let last = batches.last().map(|(position, _)| *position);
-        if let Some(witness) = self.watched.witness() {
-            for (position, batch) in &batches {
-                witness.applied(*position, batch);
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> BoxFuture<'_, Admitted> {
+        Box::pin(async move {
+            let last = batches.last().map(|(position, _)| *position);
+            if let Some(witness) = self.watched.witness() {
+                for (position, batch) in &batches {
+                    witness.applied(*position, batch);
+                }
             }
-        }
-        let entries = batches.into_iter().map(|(position, batch)| (Term(position.term), batch));
-        let admitted = self.host.commit_many(entries);
-        if let (Some(witness), Some(last)) = (self.watched.witness(), last) {
-            let (zxid, digest) = self.host.digest();
-            witness.reached(last, zxid, digest);
-        }
-        admitted
+            let entries = batches.into_iter().map(|(position, batch)| (Term(position.term), batch));
+            let admitted = self.host.commit_in_turns(entries).await;
+            if let (Some(witness), Some(last)) = (self.watched.witness(), last) {
+                let (zxid, digest) = self.host.digest();
+                witness.reached(last, zxid, digest);
+            }
+            admitted
+        })
     }
 
     fn admitted(&self) -> Admitted {

@@ -131,7 +131,7 @@ pub struct Node {
     host: Arc<Host>,
     replication: Replication,
     port: ClientPort,
-    ticker: JoinHandle<((), (), (), (), Vec<()>)>,
+    ticker: JoinHandle<((), (), (), (), (), Vec<()>)>,
     fatal: Fatal,
     reports: Reports,
     audit: Option<AuditLog>,
@@ -239,6 +239,7 @@ impl Node {
         let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
         let watch = watch_for_leader(replication.role(), settings::leader_wanted_within(&config));
         let ticks = fatal.clone().endless("session clock", ticks);
+        let work = fatal.clone().endless("unfinished work", Arc::clone(&host).finish_work());
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
         let kept = (audit.clone(), history.clone(), &fatal);
@@ -252,7 +253,8 @@ impl Node {
         let reloads = [(client_tls, config.tls.client.reload), (peer_tls, config.tls.peer.reload)];
         let reloads = reloads.map(|(loaded, again)| tls::follow(fatal.clone(), loaded, again));
         let reloads = futures_util::future::join_all(reloads);
-        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
+        let ticker =
+            tokio::spawn(async { tokio::join!(ticks, work, watch, addresses, looks, reloads) });
         let clients = (port.local_addr(), port.secure_addr());
         Listening::new(&config, clients, replication.peer_addr()).log(config.server_id.0);
         Ok(Self { host, replication, port, ticker, fatal, reports, audit, history, partitions })

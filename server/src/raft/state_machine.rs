@@ -8,19 +8,19 @@ use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
-use zoolet_storage::{LogIndex, SnapshotReader, caught_now, panicked};
+use zoolet_storage::{LogIndex, SnapshotReader, panicked};
 
 use super::codec::{self, meta_of};
 use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
 use crate::consensus::{Applier, MemberNode};
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, caught};
 use crate::node_id::NodeId;
 use crate::process::{blocking, giving_way};
 use crate::snapshots::{Snapshots, StateSnapshot};
 
-/// The most entries that are handed over at once. Clients have their turn in between.
+/// The most entries that are handed over at once.
 const ENTRIES_PER_LOCK: usize = 64;
 
 pub(super) type FileSnapshot =
@@ -82,15 +82,16 @@ impl StateMachine {
 
     /// openraft does not report a panic here: it notices that the task is gone when it next has
     /// something for it.
-    fn apply_reporting(&mut self, items: Vec<EntryResponder<TypeConfig>>) -> io::Result<()> {
-        let applied = caught_now(|| self.apply_some(items));
+    async fn apply_reporting(&mut self, items: Vec<EntryResponder<TypeConfig>>) -> io::Result<()> {
+        let fatal = self.fatal.clone();
+        let applied = caught(self.apply_some(items)).await;
         applied.map_err(|panic| {
-            self.fatal.report(panicked("state machine", &panic));
+            fatal.report(panicked("state machine", &panic));
             io::Error::other(panic)
         })
     }
 
-    fn apply_some(&mut self, items: Vec<EntryResponder<TypeConfig>>) {
+    async fn apply_some(&mut self, items: Vec<EntryResponder<TypeConfig>>) {
         let mut batches = Vec::with_capacity(items.len());
         let mut responders = Vec::new();
         let mut last = None;
@@ -109,7 +110,7 @@ impl StateMachine {
         }
         let Some(last) = last else { return };
         self.last_applied = Some(last);
-        self.applier.apply(batches, position_of(&last));
+        self.applier.apply(batches, position_of(&last)).await;
         for responder in responders {
             responder.send(());
         }
@@ -133,10 +134,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             let is_checkpoint = self.applier.is_checkpoint(LogIndex(item.0.log_id.index));
             items.push(item);
             if items.len() == ENTRIES_PER_LOCK || is_checkpoint {
-                self.apply_reporting(std::mem::take(&mut items))?;
+                self.apply_reporting(std::mem::take(&mut items)).await?;
             }
         }
-        self.apply_reporting(items)
+        self.apply_reporting(items).await
     }
 
     async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<SnapshotBuilder> {

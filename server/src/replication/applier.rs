@@ -13,6 +13,7 @@ use super::machine::Machine;
 use super::proposer::Proposer;
 use crate::consensus::Applier;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
 
 /// What was applied since the start.
 #[derive(Debug, Default)]
@@ -74,18 +75,20 @@ impl MachineApplier {
 }
 
 impl Applier for MachineApplier {
-    fn apply(&self, batches: Vec<(LogPosition, Bytes)>, last: LogPosition) {
-        if !batches.is_empty() {
-            let heads: Vec<Bytes> = batches.iter().map(|(_, batch)| batch.clone()).collect();
-            let admitted = self.machine.commit_many(batches);
-            self.digest.store(self.machine.digest(), Ordering::Relaxed);
-            let commands = self.proposer.applied(&heads, admitted);
-            let bytes: usize = heads.iter().map(Bytes::len).sum();
-            self.progress.commands.fetch_add(commands, Ordering::Relaxed);
-            self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        }
-        self.divergence.note(last, self.digest.load(Ordering::Relaxed));
-        self.applied.send_replace(Some(last));
+    fn apply(&self, batches: Vec<(LogPosition, Bytes)>, last: LogPosition) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if !batches.is_empty() {
+                let heads: Vec<Bytes> = batches.iter().map(|(_, batch)| batch.clone()).collect();
+                let admitted = self.machine.commit_many(batches).await;
+                self.digest.store(self.machine.digest(), Ordering::Relaxed);
+                let commands = self.proposer.applied(&heads, admitted);
+                let bytes: usize = heads.iter().map(Bytes::len).sum();
+                self.progress.commands.fetch_add(commands, Ordering::Relaxed);
+                self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            self.divergence.note(last, self.digest.load(Ordering::Relaxed));
+            self.applied.send_replace(Some(last));
+        })
     }
 
     fn is_checkpoint(&self, index: LogIndex) -> bool {

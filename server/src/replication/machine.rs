@@ -11,12 +11,13 @@ use zoolet_storage::LogPosition;
 
 use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
 
 /// The replicated state and those who wait for it: the host.
 pub(crate) trait Machine: Debug + Send + Sync + 'static {
-    /// The next batches of the log, each with its place. Returns how far this server's commands are
-    /// admitted then.
-    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted;
+    /// Applies the next batches of the log, each with its place, and yields to other tasks in
+    /// between if that takes long. Returns how far this server's commands are admitted then.
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> BoxFuture<'_, Admitted>;
 
     /// How far this server's commands are admitted by the state.
     fn admitted(&self) -> Admitted;

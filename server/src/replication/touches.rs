@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use zoolet_jute::SessionId;
 use zoolet_replica::Input;
@@ -47,9 +48,16 @@ pub(super) async fn send_touches(
             continue;
         };
         if leader == handle.node() {
-            let refused = machine.touched(sessions.clone());
-            sessions.retain(|session| !refused.contains(session));
-            machine.input(Input::Counted { through, sessions });
+            while !sessions.is_empty() {
+                let rest = sessions.split_off(SESSIONS_PER_CALL.min(sessions.len()));
+                let refused = machine.touched(sessions.clone());
+                sessions.retain(|session| !refused.contains(session));
+                machine.input(Input::Counted { through, sessions });
+                sessions = rest;
+                if !sessions.is_empty() {
+                    yield_now().await;
+                }
+            }
             continue;
         }
         let Some(link) = links.to(leader, Lane::Query) else { continue };

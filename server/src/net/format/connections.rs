@@ -2,49 +2,53 @@
 
 use super::super::context::PortContext;
 use super::super::registry::RegisteredConnection;
-use super::{VERSION, banner, put, server_lines};
+use super::list::List;
+use super::{VERSION, banner, server_lines};
 use crate::metrics::{LastOp, Traffic};
 use zoolet_jute::OpCode;
 
-pub(in super::super) fn stat(context: &PortContext) -> String {
-    let mut out = format!("Zookeeper version: {VERSION}\n{}Clients:\n", banner(context));
+pub(in super::super) async fn stat(context: &PortContext) -> String {
+    let mut list = List::new(&context.host);
+    list.put(format_args!("Zookeeper version: {VERSION}\n{}Clients:\n", banner(context)));
     for entry in context.registry.entries() {
-        put(&mut out, format_args!("{})\n", brief(&entry, &entry.outbox.traffic())));
+        list.put(format_args!("{})\n", brief(&entry, &entry.outbox.traffic())));
+        list.pause().await;
     }
-    out.push('\n');
-    out.push_str(&server_lines(context, &context.host.report()));
-    out
+    list.put(format_args!("\n{}", server_lines(context, &context.host.report())));
+    list.finish()
 }
 
-pub(in super::super) fn cons(context: &PortContext) -> String {
-    let mut out = String::new();
+pub(in super::super) async fn cons(context: &PortContext) -> String {
+    let mut list = List::new(&context.host);
     for entry in context.registry.entries() {
-        let traffic = entry.outbox.traffic();
-        out.push_str(&brief(&entry, &traffic));
-        if let Some(accepted) = entry.outbox.accepted() {
-            let last_op = last_operation(traffic.last_op);
-            put(&mut out, format_args!(",sid={},lop={last_op}", accepted.session));
-            put(&mut out, format_args!(",est={},to={}", entry.since_ms, accepted.timeout_ms));
-            if let Some(cxid) = traffic.last_cxid.filter(|cxid| cxid.0 >= 0) {
-                put(&mut out, format_args!(",lcxid={:#x}", cxid.0));
-            }
-            put(
-                &mut out,
-                format_args!(
-                    ",lzxid={},lresp={},llat={},minlat={},avglat={},maxlat={}",
-                    traffic.last_zxid,
-                    traffic.last_response_ms,
-                    traffic.last_latency_ms,
-                    traffic.latency.min_ms(),
-                    whole(traffic.latency.average_ms()),
-                    traffic.latency.max_ms(),
-                ),
-            );
-        }
-        out.push_str(")\n");
+        put_connection(&mut list, &entry);
+        list.pause().await;
     }
-    out.push('\n');
-    out
+    list.put(format_args!("\n"));
+    list.finish()
+}
+
+fn put_connection(list: &mut List<'_>, entry: &RegisteredConnection) {
+    let traffic = entry.outbox.traffic();
+    list.put(format_args!("{}", brief(entry, &traffic)));
+    if let Some(accepted) = entry.outbox.accepted() {
+        let last_op = last_operation(traffic.last_op);
+        list.put(format_args!(",sid={},lop={last_op}", accepted.session));
+        list.put(format_args!(",est={},to={}", entry.since_ms, accepted.timeout_ms));
+        if let Some(cxid) = traffic.last_cxid.filter(|cxid| cxid.0 >= 0) {
+            list.put(format_args!(",lcxid={:#x}", cxid.0));
+        }
+        list.put(format_args!(
+            ",lzxid={},lresp={},llat={},minlat={},avglat={},maxlat={}",
+            traffic.last_zxid,
+            traffic.last_response_ms,
+            traffic.last_latency_ms,
+            traffic.latency.min_ms(),
+            whole(traffic.latency.average_ms()),
+            traffic.latency.max_ms(),
+        ));
+    }
+    list.put(format_args!(")\n"));
 }
 
 pub(in super::super) fn reset_connections(context: &PortContext) -> String {

@@ -2,6 +2,7 @@
 //! (protocol §14.2).
 
 mod connections;
+mod list;
 mod monitor;
 mod sessions;
 

@@ -1,109 +1,178 @@
 //! `dump` and the watch words: sessions, their ephemeral znodes and their watches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use zoolet_jute::SessionId;
+use zoolet_replica::{Role, SessionReport};
 
 use super::super::context::PortContext;
-use super::put;
-use zoolet_jute::SessionId;
-use zoolet_replica::Role;
+use super::list::List;
+use crate::host::Host;
 
-pub(in super::super) fn dump(context: &PortContext) -> String {
-    let report = context.host.sessions();
-    let mut out = "SessionTracker dump:\n".to_owned();
-    if report.role == Role::Leader {
-        let mut sets: BTreeMap<u64, Vec<SessionId>> = BTreeMap::new();
-        for known in &report.sessions {
-            sets.entry(known.expires_ms.unwrap_or(0)).or_default().push(known.session);
-        }
-        let sessions = report.sessions.len();
-        put(&mut out, format_args!("Session Sets ({})/({sessions}):\n", sets.len()));
-        let now = context.host.now();
-        for (expires_ms, sessions) in sets {
-            let away_ms = expires_ms.saturating_sub(now.mono_ms);
-            let at_ms = now.wall_ms.saturating_add_unsigned(away_ms);
-            let date = java_date(at_ms);
-            put(&mut out, format_args!("{} expire at {date}:\n", sessions.len()));
-            for session in sessions {
-                put(&mut out, format_args!("\t{session}\n"));
-            }
-        }
+/// The work of a hold of the lock that looks at watches, in units of a turn's budget.
+const WATCH_PART: usize = 400;
+
+pub(in super::super) async fn dump(context: &PortContext) -> String {
+    let host = &*context.host;
+    let mut list = List::new(host);
+    list.put(format_args!("SessionTracker dump:\n"));
+    // Only the leader knows when sessions expire.
+    let leads = host.role() == Role::Leader;
+    let mut sessions = BTreeMap::new();
+    for part in host.session_parts() {
+        // A look at each, and its place among the others.
+        list.spend(1 + part.len() / 2);
+        sessions.extend(part.into_iter().map(|known| (known.session, known)));
+        list.pause().await;
+    }
+    if leads {
+        put_deadlines(&mut list, host, sessions).await;
     } else {
-        put(&mut out, format_args!("Global Sessions({}):\n", report.sessions.len()));
-        for known in &report.sessions {
-            put(&mut out, format_args!("{}\t{}ms\n", known.session, known.timeout_ms));
+        list.put(format_args!("Global Sessions({}):\n", sessions.len()));
+        for known in sessions.into_values() {
+            list.put(format_args!("{}\t{}ms\n", known.session, known.timeout_ms));
+            list.pause().await;
         }
     }
-    let count = report.ephemerals.len();
-    put(&mut out, format_args!("ephemeral nodes dump:\nSessions with Ephemerals ({count}):\n"));
-    for (session, paths) in report.ephemerals {
-        put(&mut out, format_args!("{session}:\n"));
+    put_ephemerals(&mut list, host).await;
+    put_connections(&mut list, context).await;
+    list.finish()
+}
+
+/// The sessions by the time at which they expire without another sign of life.
+async fn put_deadlines(
+    list: &mut List<'_>,
+    host: &Host,
+    sessions: BTreeMap<SessionId, SessionReport>,
+) {
+    let count = sessions.len();
+    let mut sets: BTreeMap<u64, Vec<SessionId>> = BTreeMap::new();
+    for known in sessions.into_values() {
+        sets.entry(known.expires_ms.unwrap_or(0)).or_default().push(known.session);
+        list.spend(1);
+        list.pause().await;
+    }
+    list.put(format_args!("Session Sets ({})/({count}):\n", sets.len()));
+    let now = host.now();
+    for (expires_ms, sessions) in sets {
+        let away_ms = expires_ms.saturating_sub(now.mono_ms);
+        let date = java_date(now.wall_ms.saturating_add_unsigned(away_ms));
+        list.put(format_args!("{} expire at {date}:\n", sessions.len()));
+        for session in sessions {
+            list.put(format_args!("\t{session}\n"));
+            list.pause().await;
+        }
+    }
+}
+
+async fn put_ephemerals(list: &mut List<'_>, host: &Host) {
+    let mut owners = Vec::new();
+    for part in host.ephemeral_parts() {
+        list.spend(1 + part.len());
+        owners.extend(part);
+        list.pause().await;
+    }
+    let count = owners.len();
+    list.put(format_args!("ephemeral nodes dump:\nSessions with Ephemerals ({count}):\n"));
+    for (session, paths) in owners {
+        list.put(format_args!("{session}:\n"));
         for path in paths.iter() {
-            put(&mut out, format_args!("\t{path}\n"));
+            list.put(format_args!("\t{path}\n"));
+            list.pause().await;
         }
     }
-    out.push_str(&connections(context));
-    out
 }
 
 /// The connections by the time at which they are closed without another sign of life.
-fn connections(context: &PortContext) -> String {
+async fn put_connections(list: &mut List<'_>, context: &PortContext) {
     let entries = context.registry.entries();
     let count = entries.len();
-    let mut sets: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+    let mut sets: BTreeMap<i32, Vec<(SocketAddr, SessionId)>> = BTreeMap::new();
     for entry in entries {
         let accepted = entry.outbox.accepted();
         let session = accepted.map_or(SessionId::NONE, |accepted| accepted.session);
-        let line = format!("\tip: /{} sessionId: {session}\n", entry.peer);
-        sets.entry(accepted.map_or(0, |accepted| accepted.timeout_ms)).or_default().push(line);
+        let timeout_ms = accepted.map_or(0, |accepted| accepted.timeout_ms);
+        sets.entry(timeout_ms).or_default().push((entry.peer, session));
+        list.spend(1);
+        list.pause().await;
     }
-    let mut out = format!("Connections dump:\nConnections Sets ({})/({count}):\n", sets.len());
+    list.put(format_args!("Connections dump:\nConnections Sets ({})/({count}):\n", sets.len()));
     let now_ms = context.host.now().wall_ms;
-    for (timeout_ms, lines) in sets {
+    for (timeout_ms, connections) in sets {
         let date = java_date(now_ms.saturating_add(i64::from(timeout_ms)));
-        put(&mut out, format_args!("{} expire at {date}:\n{}", lines.len(), lines.concat()));
+        list.put(format_args!("{} expire at {date}:\n", connections.len()));
+        for (peer, session) in connections {
+            list.put(format_args!("\tip: /{peer} sessionId: {session}\n"));
+            list.pause().await;
+        }
     }
-    out
 }
 
-pub(in super::super) fn wchs(context: &PortContext) -> String {
+pub(in super::super) async fn wchs(context: &PortContext) -> String {
+    let mut list = List::new(&context.host);
     let (mut connections, mut paths, mut watches) = (BTreeSet::new(), 0, 0);
-    context.host.watched_paths(|_, sessions| {
-        paths += 1;
-        watches += sessions.len();
-        connections.extend(sessions);
-    });
+    for part in context.host.watch_parts() {
+        list.spend(WATCH_PART);
+        for (_, sessions) in part {
+            (paths, watches) = (paths + 1, watches + sessions.len());
+            for session in sessions {
+                connections.insert(session);
+                list.spend(1);
+                list.pause().await;
+            }
+        }
+        list.pause().await;
+    }
     let connections = connections.len();
-    format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
+    list.put(format_args!(
+        "{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
+    ));
+    list.finish()
 }
 
-pub(in super::super) fn wchc(context: &PortContext) -> String {
-    let mut by_session: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
-    context.host.watched_paths(|path, sessions| {
-        for session in sessions {
-            by_session.entry(session).or_default().push(path.clone());
+pub(in super::super) async fn wchc(context: &PortContext) -> String {
+    let mut list = List::new(&context.host);
+    let mut by_session: BTreeMap<SessionId, Vec<Arc<str>>> = BTreeMap::new();
+    for part in context.host.watch_parts() {
+        list.spend(WATCH_PART);
+        for (path, sessions) in part {
+            let path = Arc::<str>::from(path);
+            for session in sessions {
+                by_session.entry(session).or_default().push(Arc::clone(&path));
+                list.spend(1);
+                list.pause().await;
+            }
         }
-    });
-    let mut out = String::new();
+        list.pause().await;
+    }
     for (session, paths) in by_session {
-        put(&mut out, format_args!("{session}\n"));
+        list.put(format_args!("{session}\n"));
         for path in paths {
-            put(&mut out, format_args!("\t{path}\n"));
+            list.put(format_args!("\t{path}\n"));
+            list.pause().await;
         }
     }
-    out.push('\n');
-    out
+    list.put(format_args!("\n"));
+    list.finish()
 }
 
-pub(in super::super) fn wchp(context: &PortContext) -> String {
-    let mut out = String::new();
-    context.host.watched_paths(|path, sessions| {
-        put(&mut out, format_args!("{path}\n"));
-        for session in sessions {
-            put(&mut out, format_args!("\t{session}\n"));
+pub(in super::super) async fn wchp(context: &PortContext) -> String {
+    let mut list = List::new(&context.host);
+    for part in context.host.watch_parts() {
+        list.spend(WATCH_PART);
+        for (path, sessions) in part {
+            list.put(format_args!("{path}\n"));
+            for session in sessions {
+                list.put(format_args!("\t{session}\n"));
+                list.pause().await;
+            }
         }
-    });
-    out.push('\n');
-    out
+        list.pause().await;
+    }
+    list.put(format_args!("\n"));
+    list.finish()
 }
 
 /// A moment as Java's `Date` prints it, in UTC: `Fri Nov 20 10:34:53 UTC 2026`.

@@ -3,6 +3,7 @@
 mod clocks;
 mod levels;
 mod panics;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

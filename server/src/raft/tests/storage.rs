@@ -1,5 +1,6 @@
 //! openraft's own suite for stores.
 
+use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +21,16 @@ use crate::raft::state_machine::{StateMachine, WrittenSnapshot};
 use crate::raft::testing::blank_entry;
 use crate::raft::types::{TypeConfig, term_of};
 use crate::snapshots::{Chunks, Snapshots, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
 
 /// A state that is always empty.
 #[derive(Debug)]
 struct EmptyState;
 
 impl Applier for EmptyState {
-    fn apply(&self, _: Vec<(LogPosition, Bytes)>, _: LogPosition) {}
+    fn apply(&self, _: Vec<(LogPosition, Bytes)>, _: LogPosition) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
 
     fn is_checkpoint(&self, _: LogIndex) -> bool {
         false

@@ -19,6 +19,7 @@ use crate::clock::{Clock, RealClock};
 use crate::host::ConfigView;
 use crate::replication::Machine;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
 
 /// A command that was applied: which server's start, stream and number.
 pub(super) type Applied = (Origin, ProposalNumber);
@@ -179,16 +180,18 @@ impl Record {
 }
 
 impl Machine for Recorder {
-    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> Admitted {
-        self.may_panic("commit_many");
-        tokio::task::block_in_place(|| self.gate.pass());
-        let mut record = self.record.lock().unwrap();
-        for (_, batch) in batches {
-            record.apply(&Batch::decode(batch).unwrap());
-        }
-        drop(record);
-        self.events.send_modify(|events| *events += 1);
-        self.admitted()
+    fn commit_many(&self, batches: Vec<(LogPosition, Bytes)>) -> BoxFuture<'_, Admitted> {
+        Box::pin(async move {
+            self.may_panic("commit_many");
+            tokio::task::block_in_place(|| self.gate.pass());
+            let mut record = self.record.lock().unwrap();
+            for (_, batch) in batches {
+                record.apply(&Batch::decode(batch).unwrap());
+            }
+            drop(record);
+            self.events.send_modify(|events| *events += 1);
+            self.admitted()
+        })
     }
 
     fn admitted(&self) -> Admitted {

@@ -1,0 +1,138 @@
+//! The turns of tasks on one thread. Counted in work of the replica between two turns of another task, so
+//! that a slow machine changes nothing.
+
+use tokio::task::{JoinHandle, yield_now};
+use zoolet_jute::{Acl, MultiReadOp, Parts};
+use zoolet_replica::{Op, Policy, ProposalNumber};
+
+use super::*;
+
+/// The most work between two turns of another task: a hold with its last step, and one more of the task
+/// for unfinished work.
+const WORK_MAX: u64 = 4 * Turn::WORK;
+
+/// Another task, which runs as often as it can.
+struct Other {
+    turns: Arc<AtomicU64>,
+    /// The most work between two of its turns.
+    longest: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Other {
+    fn spawn(host: &Arc<Host>) -> Self {
+        let host = Arc::clone(host);
+        let (turns, longest) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+        let (counted, longest_so_far) = (Arc::clone(&turns), Arc::clone(&longest));
+        let task = tokio::spawn(async move {
+            let mut before = host.work_done();
+            loop {
+                yield_now().await;
+                let now = host.work_done();
+                longest_so_far.fetch_max(now - before, Ordering::Relaxed);
+                counted.fetch_add(1, Ordering::Relaxed);
+                before = now;
+            }
+        });
+        Self { turns, longest, task }
+    }
+
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// Returns the most work between two of its turns, up to now.
+    async fn longest(self) -> u64 {
+        let before = self.turns();
+        while self.turns() == before {
+            yield_now().await;
+        }
+        self.task.abort();
+        self.longest.load(Ordering::Relaxed)
+    }
+}
+
+fn create(path: String) -> Request {
+    Request::Create(CreateRequest { path, data: None, acl: Some(Acl::open()), flags: 0 })
+}
+
+/// A multiRead that takes several steps.
+fn long_read() -> Request {
+    let part = MultiReadOp::GetData(PathWatchRequest { path: "/".to_owned(), watch: false });
+    Request::MultiRead(Parts(vec![part; 10_000]))
+}
+
+/// Batches of a client of another server, as the log has them.
+fn foreign_batches() -> Vec<(Term, Bytes)> {
+    let session = SessionId(7);
+    let begin = Op::CreateSession { timeout_ms: 40_000 };
+    let creates = (0..20_000).map(|n| Op::Write(create(format!("/{n}"))));
+    let commands = std::iter::once(begin).chain(creates).zip(1..).map(|(op, number)| Command {
+        number: ProposalNumber(number),
+        session,
+        attachment: ProposalNumber::NONE,
+        cxid: Xid(0),
+        policy: Policy::default(),
+        identities: Arc::from([]),
+        op,
+    });
+    let origin = Origin { server: ServerId(2), boot: Boot(1), stream: 1 };
+    let batch = |some: &[Command]| Batch { origin, now_ms: 0, commands: some.to_vec() }.encode();
+    commands.collect::<Vec<_>>().chunks(5000).map(|some| (Term(1), batch(some))).collect()
+}
+
+/// Heartbeats and clients waited until all entries that were committed together had been applied.
+#[tokio::test]
+async fn the_log_yields_to_other_tasks() {
+    let bench = Bench::new();
+    let other = Other::spawn(&bench.host);
+    yield_now().await;
+    let before = bench.host.work_done();
+    bench.host.commit_in_turns(foreign_batches()).await;
+    let all = bench.host.work_done() - before;
+    let longest = other.longest().await;
+    assert!(all > 40 * Turn::WORK, "{all} units of work need no turns");
+    assert!(longest < WORK_MAX, "{longest} units of work between two turns of another task");
+}
+
+#[tokio::test]
+async fn little_work_costs_no_turn() {
+    let bench = Bench::new();
+    let (connection, _outbox) = bench.connect();
+    let other = Other::spawn(&bench.host);
+    yield_now().await;
+    let before = other.turns();
+    let mut turn = Turn::default();
+    for _ in 0..20 {
+        let mut asked = bench.received(vec![list()]);
+        assert_eq!(bench.host.requests(connection, &mut asked, &mut turn), Admission::Open);
+    }
+    bench.host.commit_in_turns([]).await;
+    assert_eq!(other.turns(), before);
+}
+
+/// The caller that reported a sync served all reads that had waited for it.
+#[tokio::test]
+async fn unfinished_work_yields_to_other_tasks() {
+    const CLIENTS: usize = 40;
+    let bench = Bench::new();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| bench.connect()).collect();
+    for (connection, _) in &clients {
+        assert_eq!(bench.ask(*connection, vec![sync(), long_read()]), 0);
+    }
+    let other = Other::spawn(&bench.host);
+    yield_now().await;
+    let before = bench.host.work_done();
+    bench.host.input(Input::Synced { through: CLIENTS as u64 });
+    let at_once = bench.host.work_done() - before;
+    let work = tokio::spawn(Arc::clone(&bench.host).finish_work());
+    while bench.host.report().outstanding > 0 {
+        yield_now().await;
+    }
+    work.abort();
+    let all = bench.host.work_done() - before;
+    let longest = other.longest().await;
+    assert!(all > 40 * Turn::WORK, "{all} units of work need no turns");
+    assert!(at_once < WORK_MAX, "{at_once} units of work are done at once");
+    assert!(longest < WORK_MAX, "{longest} units of work between two turns of another task");
+}

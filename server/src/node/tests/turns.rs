@@ -1,0 +1,167 @@
+//! The turns of a server's tasks, which share one thread. Counted in work of the replica, or in turns of
+//! another task, so that a slow machine changes nothing.
+
+use std::sync::atomic::AtomicU64;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+use zoolet_jute::{
+    ConnectRequest, Encode, OpCode, PathWatchRequest, RequestHeader, SessionId, SetWatchesRequest,
+    Xid, Zxid, frame,
+};
+
+use super::*;
+use crate::config::Words;
+use crate::host::Turn;
+
+/// Another task of the thread, which runs as often as it can.
+struct Other {
+    turns: Arc<AtomicU64>,
+    /// The most work between two of its turns.
+    longest: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Other {
+    fn spawn(ensemble: &Ensemble) -> Self {
+        let host = Arc::clone(&ensemble.servers[0].node.as_ref().unwrap().host);
+        let (turns, longest) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
+        let (counted, longest_so_far) = (Arc::clone(&turns), Arc::clone(&longest));
+        let task = tokio::spawn(async move {
+            let mut before = host.work_done();
+            loop {
+                yield_now().await;
+                let now = host.work_done();
+                longest_so_far.fetch_max(now - before, Ordering::Relaxed);
+                counted.fetch_add(1, Ordering::Relaxed);
+                before = now;
+            }
+        });
+        Self { turns, longest, task }
+    }
+
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    async fn longest(self) -> u64 {
+        let before = self.turns();
+        while self.turns() == before {
+            yield_now().await;
+        }
+        self.task.abort();
+        self.longest.load(Ordering::Relaxed)
+    }
+}
+
+fn frame_of(xid: i32, op: OpCode, body: &impl Encode) -> Bytes {
+    let mut out = BytesMut::new();
+    frame::put(&mut out, |out| {
+        RequestHeader { xid: Xid(xid), op: op as i32 }.encode(out);
+        body.encode(out);
+    });
+    out.freeze()
+}
+
+async fn connect(ensemble: &Ensemble) -> TcpStream {
+    let addresses = ensemble.servers[0].node.as_ref().unwrap().client_addrs();
+    let address = *addresses.borrow();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: Zxid(0),
+        timeout_ms: 30_000,
+        session_id: SessionId::NONE,
+        password: None,
+        read_only: None,
+    };
+    let mut out = BytesMut::new();
+    frame::put(&mut out, |out| request.encode(out));
+    stream.write_all(&out).await.unwrap();
+    read_frame(&mut stream).await;
+    stream
+}
+
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
+    let mut payload = vec![0; usize::try_from(stream.read_u32().await.unwrap()).unwrap()];
+    stream.read_exact(&mut payload).await.unwrap();
+    payload
+}
+
+/// A connection worked through everything that its socket had, and through all of its requests of one
+/// read in one hold. Heartbeats, timers and other clients waited for seconds.
+#[tokio::test]
+async fn connections_yield_to_other_tasks() {
+    const CLIENTS: usize = 5;
+    const REQUESTS: usize = 100;
+    let ensemble = Ensemble::start(1, 0, |_| {}).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(connect(&ensemble).await);
+    }
+    // Each of them is most of a hold, and its reply is short.
+    let body = PathWatchRequest { path: "/a".repeat(8000), watch: false };
+    let request = frame_of(1, OpCode::Exists, &body);
+    let host = Arc::clone(&ensemble.servers[0].node.as_ref().unwrap().host);
+    let (other, before) = (Other::spawn(&ensemble), host.work_done());
+    let asking = clients.into_iter().map(|stream| {
+        let request = request.clone();
+        let (mut reader, mut writer) = stream.into_split();
+        tokio::spawn(async move {
+            let writing = async {
+                for _ in 0..REQUESTS {
+                    writer.write_all(&request).await.unwrap();
+                }
+            };
+            let reading = async {
+                for _ in 0..REQUESTS {
+                    read_frame(&mut reader).await;
+                }
+            };
+            tokio::join!(writing, reading);
+        })
+    });
+    for client in asking.collect::<Vec<_>>() {
+        timeout(PATIENCE, client).await.expect("no replies").unwrap();
+    }
+    let (all, longest) = (host.work_done() - before, other.longest().await);
+    assert!(all > 300 * Turn::WORK, "{all} units of work need no turns");
+    // Several connections may have their first hold of a read at the same time.
+    let work_max = 3 * CLIENTS as u64 * Turn::WORK;
+    assert!(longest < work_max, "{longest} units of work between two turns of another task");
+}
+
+/// `wchc` of 400,000 watches kept heartbeats and clients waiting for a second.
+#[tokio::test]
+async fn long_four_letter_words_yield_to_other_tasks() {
+    const WATCHES: usize = 50_000;
+    let words = |config: &mut ServerConfig| config.four_letter.words = Words::All;
+    let ensemble = Ensemble::start(1, 0, words).await;
+    let mut watcher = connect(&ensemble).await;
+    let body = SetWatchesRequest {
+        relative_zxid: Zxid(i64::MAX),
+        data_watches: Vec::new(),
+        exist_watches: (0..WATCHES).map(|n| format!("/{n:05}")).collect(),
+        child_watches: Vec::new(),
+    };
+    watcher.write_all(&frame_of(-8, OpCode::SetWatches, &body)).await.unwrap();
+    read_frame(&mut watcher).await;
+    for (word, lines) in [("wchc", WATCHES), ("wchp", 2 * WATCHES), ("wchs", 1), ("dump", 5)] {
+        let addresses = ensemble.servers[0].node.as_ref().unwrap().client_addrs();
+        let address = *addresses.borrow();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let other = Other::spawn(&ensemble);
+        yield_now().await;
+        let before = other.turns();
+        stream.write_all(word.as_bytes()).await.unwrap();
+        stream.readable().await.unwrap();
+        let turns = other.turns() - before;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.lines().count() > lines, "{} lines", answer.lines().count());
+        let turns_min = if word == "dump" { 0 } else { WATCHES / 2000 };
+        assert!(turns >= turns_min as u64, "another task has {turns} turns during {word}");
+    }
+}
