@@ -30,6 +30,7 @@ impl Replica {
             self.sync_last
         );
         self.holders.check();
+        self.silent.check();
         self.watches.check();
         self.proposals.check();
     }

@@ -13,7 +13,7 @@ use super::audit_event::AuditEvent;
 use super::command::Command;
 use super::entry::DecodedEntry;
 use super::level::FeatureLevel;
-use super::session::{InFlight, ReplyTo};
+use super::session::{InFlight, ReplyTo, Silence};
 use super::state::{LongReply, QuotaExceeded, State};
 use super::written::Written;
 use crate::{Boot, ProposalNumber, Term};
@@ -97,6 +97,11 @@ pub enum Input {
     Touched {
         /// Their sessions.
         sessions: Vec<SessionId>,
+    },
+    /// Other servers know for how long these sessions have been silent.
+    Silences {
+        /// The silences.
+        silences: Vec<Silence>,
     },
     /// A leader has counted signs of life of these sessions; see [`Output::Touch`]. Those that it has
     /// not counted are not among them.
@@ -196,6 +201,10 @@ impl Input {
             is_long.then(|| sessions.split_off(Self::SESSIONS_MAX))
         };
         match self {
+            Self::Silences { silences } => {
+                let is_long = silences.len() > Self::SESSIONS_MAX;
+                is_long.then(|| Self::Silences { silences: silences.split_off(Self::SESSIONS_MAX) })
+            }
             Self::Touched { sessions } => rest(sessions).map(|sessions| Self::Touched { sessions }),
             Self::Counted { through, sessions } => {
                 rest(sessions).map(|sessions| Self::Counted { through: *through, sessions })

@@ -48,7 +48,7 @@ use zoolet_jute::SessionId;
 pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
 use proposals::{OpenProposals, ProposalOwner};
-use session::{Client, Expiry, Reaper, SessionHolders};
+use session::{Client, Expiry, Reaper, SessionHolders, SilentSessions};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
@@ -65,7 +65,7 @@ pub use numbers::{Boot, ProposalNumber, ServerId, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use policy::Policy;
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
-pub use session::{InFlight, ReplyTo};
+pub use session::{InFlight, ReplyTo, Silence, Silences};
 pub use watch::WatchPlace;
 pub use written::Written;
 
@@ -107,6 +107,7 @@ pub struct Replica {
     reconfigs: BTreeMap<u64, ConnectionId>,
     reconfig_last: u64,
     expiry: Expiry,
+    silent: SilentSessions,
     /// Nothing is decided to have expired before this time.
     expire_from_ms: u64,
     /// Sessions with signs of life since the last report to the leader.
@@ -165,6 +166,7 @@ impl Replica {
             reconfigs: BTreeMap::new(),
             reconfig_last: 0,
             expiry: Expiry::new(options.tick_ms),
+            silent: SilentSessions::default(),
             expire_from_ms: 0,
             touched: Vec::new(),
             touch_round: 0,
@@ -215,6 +217,7 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
+            Input::Silences { silences } => self.on_silences(&silences),
             Input::Counted { through, sessions } => self.on_counted(through, &sessions, out),
             Input::Removed => self.on_removed(out),
             Input::Diverged => self.on_diverged(out),
@@ -323,6 +326,7 @@ impl Replica {
         if self.sessions.get(&gone.session) == Some(&connection) {
             self.sessions.remove(&gone.session);
         }
+        self.note_hang_up(&gone);
         Some(gone)
     }
 

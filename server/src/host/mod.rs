@@ -16,6 +16,7 @@ mod quota_log;
 mod received;
 mod records;
 mod report;
+mod silences;
 mod standing;
 mod step;
 #[cfg(test)]

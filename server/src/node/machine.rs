@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Term};
+use zoolet_replica::{Boot, ConnectionId, Input, Levels, ProposalNumber, Silences, Term};
 use zoolet_storage::LogPosition;
 
 use crate::host::{ConfigView, Host};
@@ -75,6 +75,14 @@ impl Machine for HostMachine {
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
         self.host.touched(&sessions)
+    }
+
+    fn ended_connections(&self, after: u64, all: bool) -> Silences<u64> {
+        self.host.ended_connections(after, all)
+    }
+
+    fn silent_connections(&self, after: ConnectionId) -> Silences<ConnectionId> {
+        self.host.silent_connections(after)
     }
 
     fn config_view(&self, identities: &[Id]) -> ConfigView {

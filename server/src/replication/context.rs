@@ -34,7 +34,7 @@ use super::snapshot_scheduler::SnapshotScheduler;
 use super::state_age::StateAge;
 use super::status::StatusSource;
 use super::supervisor::Supervisor;
-use super::{options, reconfig, sync, touches};
+use super::{options, reconfig, silences, sync, touches};
 use crate::consensus::Leadership;
 use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
@@ -299,6 +299,9 @@ impl ReplicationContext {
         let changes = Arc::clone(&self.changes);
         let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
+        let silences =
+            silences::send_silences(Arc::clone(&machine), handle.clone(), Arc::clone(&links));
+        self.spawn(&mut tasks, "silent sessions", silences);
         let touches = touches::send_touches(proposer, Arc::clone(&machine), handle, links);
         self.spawn(&mut tasks, "touched sessions", touches);
         let supervisor = self.supervisor(options, moved_port, leader);

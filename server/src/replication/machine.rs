@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
+use zoolet_replica::{Boot, ConnectionId, Input, Levels, ProposalNumber, Silences};
 use zoolet_storage::LogPosition;
 
 use crate::host::ConfigView;
@@ -49,6 +49,13 @@ pub(crate) trait Machine: Debug + Send + Sync + 'static {
     /// Takes signs of life of other servers' clients. Only the leader gets this. Returns the
     /// sessions that it does not count.
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId>;
+
+    /// Returns sessions whose connections have ended; without `all`, only those that were connected to
+    /// this server.
+    fn ended_connections(&self, after: u64, all: bool) -> Silences<u64>;
+
+    /// Returns connected clients that have been silent for long.
+    fn silent_connections(&self, after: ConnectionId) -> Silences<ConnectionId>;
 
     /// What decides whether these identities may change the ensemble.
     fn config_view(&self, identities: &[Id]) -> ConfigView;

@@ -39,6 +39,7 @@ mod recover;
 mod replacement;
 mod role;
 mod rpc_server;
+mod silences;
 mod snapshot_pace;
 mod snapshot_scheduler;
 mod state_age;

@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::Instant;
-use zoolet_replica::{Batch, Term};
+use zoolet_replica::{Batch, Input, Term};
 use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
@@ -24,8 +24,9 @@ use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
 use super::patience::Patience;
 use super::reconfig::Reconfigurer;
+use super::silences::Touch;
 use super::state_age::StateAge;
-use super::touches::{decode_sessions, encode_sessions};
+use super::touches::encode_sessions;
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
 use crate::node_id::NodeId;
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
@@ -157,14 +158,7 @@ impl RpcServer {
             }
             RpcKind::Level => Answer::Now(encode_level(self.machine.levels().offered)),
             RpcKind::ReadIndex => Answer::Later(self.read_index()),
-            RpcKind::Touch => {
-                let sessions = decode_sessions(body.0)?;
-                Answer::Now(if self.handle.is_leader() {
-                    encode_sessions(&self.machine.touched(sessions))
-                } else {
-                    Bytes::new()
-                })
-            }
+            RpcKind::Touch => Answer::Now(self.touch(body.0)?),
             RpcKind::Digest => {
                 let applied = self.applied_index();
                 Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
@@ -192,6 +186,16 @@ impl RpcServer {
             RpcKind::SnapshotChunk => self.take_chunk(from, body.0).await?,
             RpcKind::SnapshotEnd => self.end_snapshot(from, body).await?,
         })
+    }
+
+    /// Takes the silences of a touch, and as leader its signs of life.
+    fn touch(&self, body: Bytes) -> io::Result<Bytes> {
+        let Touch { sessions, silences } = Touch::decode(body)?;
+        if !silences.is_empty() {
+            self.machine.input(Input::Silences { silences });
+        }
+        let leads = self.handle.is_leader();
+        Ok(if leads { encode_sessions(&self.machine.touched(sessions)) } else { Bytes::new() })
     }
 
     /// An empty server becomes part of the founding of the first server that has it in its

@@ -103,7 +103,10 @@ pub(super) fn encode_sessions(sessions: &[SessionId]) -> Bytes {
 
 /// Reads sessions. Fails for an empty answer, which a server gives that does not lead.
 pub(super) fn decode_sessions(bytes: Bytes) -> io::Result<Vec<SessionId>> {
-    let mut reader = Reader(bytes);
+    decode_sessions_of(&mut Reader(bytes))
+}
+
+pub(super) fn decode_sessions_of(reader: &mut Reader) -> io::Result<Vec<SessionId>> {
     let count = reader.u32()?;
     (0..count).map(|_| Ok(SessionId(reader.u64()?.cast_signed()))).collect()
 }

@@ -50,6 +50,8 @@ pub(crate) struct Client {
     pub(crate) ignores_input: bool,
     /// When its session was last touched, in the unit of the role; see `Replica::touch`.
     pub(crate) touch_mark: u64,
+    /// Its last sign of life, in the time of [`super::SilentSessions`].
+    pub(crate) active_ms: i64,
     /// Its pings that no leader has counted yet. They are answered out of turn: clients match them
     /// with nothing.
     pings: VecDeque<Ping>,
@@ -189,6 +191,7 @@ impl Client {
             identities,
             ignores_input: false,
             touch_mark: u64::MAX,
+            active_ms: i64::MAX,
             pings: VecDeque::new(),
             unread_bytes: 0,
             awaits_room: false,
@@ -205,6 +208,11 @@ impl Client {
     /// Whether a write must wait for an earlier request before it is proposed.
     pub(crate) fn holds_writes(&self) -> bool {
         self.barriers > 0
+    }
+
+    /// Whether everything that it has asked for is answered.
+    pub(crate) fn awaits_nothing(&self) -> bool {
+        self.pending_requests.is_empty() && self.pings.is_empty()
     }
 
     /// Keeps a ping until a leader has counted it.

@@ -80,6 +80,7 @@ impl Replica {
         }
         self.follow_sessions(&sessions, out);
         if ours {
+            self.note_hung_up_early(number, &sessions);
             self.resolve(number, result, out);
         }
         if ours || !planted!("followers-keep-ended-sessions") {
@@ -114,13 +115,17 @@ impl Replica {
     fn follow_sessions(&mut self, changes: &[Change], out: &mut Vec<Output>) {
         for change in changes {
             match change {
-                Change::SessionOpened(session) => self.grant(*session),
+                Change::SessionOpened(session) => {
+                    self.silent.forget(*session);
+                    self.grant(*session);
+                }
                 Change::SessionResumed { session, owner } => {
                     if *owner != self.owner() {
                         self.holders.forget(*session);
                     }
                     // Also without the lead: what was decided is about the time before.
                     self.expiry.forget(*session);
+                    self.forget_old_silence(*session);
                     self.grant(*session);
                     // The connection that held it here has lost it, to another server or to a
                     // newer connection, whose handshake is finished next.
@@ -128,6 +133,7 @@ impl Replica {
                 }
                 Change::SessionClosed(session) => {
                     self.expiry.forget(*session);
+                    self.silent.forget(*session);
                     self.holders.forget(*session);
                 }
                 Change::Created { .. }
@@ -254,6 +260,7 @@ impl Replica {
             let was = generation(&before, session);
             was.is_some() && was == generation(&self.state, session)
         });
+        self.silent.follow(&self.state);
         let lost: Vec<_> = self
             .sessions
             .iter()
@@ -277,7 +284,7 @@ impl Replica {
     }
 
     /// Who owns the sessions of this server's connections.
-    fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> Owner {
         Owner { server: self.options.server, boot: self.options.boot }
     }
 }

@@ -28,6 +28,8 @@ struct Deadline {
     timeout_ms: u64,
     /// On the monotonic clock, a multiple of the tick unless the process was paused.
     due_ms: u64,
+    /// Whether a new leader has assumed the last sign of life, and has counted none since.
+    is_assumed: bool,
 }
 
 /// That a session ends. It stays until its outcome is known, or another term: what was proposed may be
@@ -62,24 +64,46 @@ impl Expiry {
     pub(crate) fn grant(&mut self, session: SessionId, timeout_ms: u64, now_ms: u64) {
         self.forget(session);
         let due_ms = self.due_after(now_ms, timeout_ms);
-        self.watch_over(session, Deadline { timeout_ms, due_ms });
+        self.watch_over(session, Deadline { timeout_ms, due_ms, is_assumed: false });
+    }
+
+    /// Watches over a session that a new leader has found, with its timeout from the latest moment at
+    /// which its client may have given a sign of life.
+    pub(crate) fn assume(&mut self, session: SessionId, timeout_ms: u64, active_ms: u64) {
+        self.forget(session);
+        let due_ms = self.due_after(active_ms, timeout_ms);
+        self.watch_over(session, Deadline { timeout_ms, due_ms, is_assumed: true });
+    }
+
+    /// Another server knows that the last sign of life of a session was at `active_ms`, which counts
+    /// unless this server has counted one since it leads.
+    pub(crate) fn carry(&mut self, session: SessionId, active_ms: u64) {
+        let Some(&known) = self.sessions.get(&session) else { return };
+        let due_ms = self.due_after(active_ms, known.timeout_ms);
+        let counts = known.is_assumed || planted!("silence-is-carried-for-live-sessions");
+        if counts && due_ms < known.due_ms {
+            self.leave_bucket(session, known);
+            self.watch_over(session, Deadline { due_ms, ..known });
+        }
     }
 
     /// A session gave a sign of life. Unknown ones stay unknown; for decided ones it counts only if the
     /// decision is revoked.
     pub(crate) fn touch(&mut self, session: SessionId, now_ms: u64) {
-        let is_later = |this: &Self, known: Deadline| {
-            let due_ms = this.due_after(now_ms, known.timeout_ms);
-            (due_ms > known.due_ms).then_some(Deadline { due_ms, ..known })
+        let active = |this: &Self, known: Deadline| {
+            let due_ms = this.due_after(now_ms, known.timeout_ms).max(known.due_ms);
+            Deadline { due_ms, is_assumed: false, ..known }
         };
         if let Some(&known) = self.sessions.get(&session) {
-            if let Some(later) = is_later(self, known) {
+            let later = active(self, known);
+            if later.due_ms > known.due_ms {
                 self.leave_bucket(session, known);
                 self.watch_over(session, later);
+            } else if known.is_assumed {
+                self.sessions.insert(session, later);
             }
-        } else if let Some(&Decision { deadline, proposal }) = self.decided.get(&session)
-            && let Some(deadline) = is_later(self, deadline)
-        {
+        } else if let Some(&Decision { deadline, proposal }) = self.decided.get(&session) {
+            let deadline = active(self, deadline);
             self.decided.insert(session, Decision { deadline, proposal });
         }
     }

@@ -89,6 +89,7 @@ impl Replica {
         };
         let mut opened = Client::new(session, timeout_ms, peer, identities, handshake);
         opened.attachment = number;
+        opened.active_ms = self.silent.now_ms();
         self.connections.insert(connection, Box::new(opened));
     }
 

@@ -92,8 +92,8 @@ impl Replica {
         self.close_all(out);
     }
 
-    /// A new leader does not know when sessions gave their last signs of life: each gets the whole
-    /// timeout, by [`Replica::grant_some`].
+    /// A new leader gives each session its whole timeout, less the silence that it knows of, by
+    /// [`Replica::grant_some`].
     pub(crate) fn begin_to_lead(&mut self) {
         self.forget_deadlines();
         self.expiry.enter(self.term);

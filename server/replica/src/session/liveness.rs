@@ -31,34 +31,42 @@ impl Replica {
         }
     }
 
-    /// Gives some sessions their whole timeout and the grace of a new leader, unless they have a
-    /// deadline already; false if none are left.
+    /// Gives some sessions their timeouts and the grace of a new leader, less the silences that this
+    /// server knows of, unless they have a deadline already; false if none are left.
     pub(crate) fn grant_some(&mut self) -> bool {
         let Some(part) = self.rest.ungranted else { return false };
-        let from_ms = self.takeover_from_ms();
-        let mut looks = 1;
+        let (mut looks, mut found) = (1, Vec::new());
         self.rest.ungranted = self.state.sessions_of_part(part).map(|sessions| {
             for (session, known) in sessions {
                 looks += 1;
                 if !self.expiry.knows(session) {
-                    self.expiry.grant(session, timeout_ms(known.timeout_ms), from_ms);
+                    found.push((session, known.timeout_ms, self.silence_of(session, known)));
                 }
             }
             part + 1
         });
+        for (session, timeout, silence_ms) in found {
+            let active_ms = self.active_before_takeover(silence_ms, timeout);
+            self.expiry.assume(session, timeout_ms(timeout), active_ms);
+        }
         self.spend(looks);
         true
     }
 
     /// Gives a session with a sign of life its timeout, if a new leader has not come to it yet.
     pub(super) fn grant_early(&mut self, session: SessionId) {
-        if self.rest.ungranted.is_some() && !self.expiry.knows(session) {
-            self.grant_from(session, self.takeover_from_ms());
+        if self.rest.ungranted.is_some()
+            && !self.expiry.knows(session)
+            && self.role == Role::Leader
+            && let Some(known) = self.state.session(session)
+        {
+            let active_ms = self.takeover_from_ms();
+            self.expiry.assume(session, timeout_ms(known.timeout_ms), active_ms);
         }
     }
 
     /// Returns the moment from which a new leader counts the timeouts of the sessions that it finds.
-    fn takeover_from_ms(&self) -> u64 {
+    pub(super) fn takeover_from_ms(&self) -> u64 {
         if planted!("sessions-end-with-their-leader") {
             return 0;
         }
@@ -71,6 +79,7 @@ impl Replica {
     pub(crate) fn touch(&mut self, connection: ConnectionId) {
         let now_ms = self.now.mono_ms;
         let Some(active) = self.connections.get_mut(&connection) else { return };
+        active.active_ms = self.silent.now_ms();
         // Most requests change nothing about the deadline; the mark shows that at once.
         if self.read_only {
             active.touch_mark = now_ms;
@@ -97,14 +106,10 @@ impl Replica {
 
     /// Gives a session its whole timeout, if this server leads.
     pub(super) fn grant(&mut self, session: SessionId) {
-        self.grant_from(session, self.now.mono_ms);
-    }
-
-    fn grant_from(&mut self, session: SessionId, from_ms: u64) {
         if self.role == Role::Leader
             && let Some(known) = self.state.session(session)
         {
-            self.expiry.grant(session, timeout_ms(known.timeout_ms), from_ms);
+            self.expiry.grant(session, timeout_ms(known.timeout_ms), self.now.mono_ms);
         }
     }
 
@@ -169,6 +174,7 @@ impl Replica {
         let gap_ms = now_ms.saturating_sub(last_ms);
         let pause_ms = self.options.pause_ms();
         if gap_ms <= pause_ms {
+            self.count_silence(gap_ms);
             return;
         }
         if self.role == Role::Leader {

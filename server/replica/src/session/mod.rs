@@ -18,6 +18,8 @@ mod ping;
 mod read_only;
 mod reply_to;
 mod request;
+mod silence;
+mod silent_sessions;
 
 pub(crate) use client::{Client, PendingRequest, RequestState};
 pub(crate) use expiry::Expiry;
@@ -26,3 +28,5 @@ pub(crate) use holders::SessionHolders;
 pub(crate) use identity::Schemes;
 pub(crate) use leader::Reaper;
 pub use reply_to::{InFlight, ReplyTo};
+pub use silence::{Silence, Silences};
+pub(crate) use silent_sessions::SilentSessions;

@@ -24,6 +24,7 @@ mod limits;
 mod parse;
 mod races;
 mod script;
+mod silences;
 mod starts;
 mod steps;
 mod world;

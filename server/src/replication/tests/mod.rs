@@ -17,6 +17,7 @@ mod recorder;
 mod recovery;
 mod refused;
 mod replaced;
+mod silences;
 mod slow_disk;
 mod snapshots;
 mod start;

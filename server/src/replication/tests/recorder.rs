@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{
-    Batch, Boot, FeatureLevel, Input, Levels, Origin, ProposalNumber, Role, Written,
+    Batch, Boot, ConnectionId, FeatureLevel, Input, Levels, Origin, ProposalNumber, Role, Silence,
+    Silences, Written,
 };
 use zoolet_storage::LogPosition;
 
@@ -47,6 +48,8 @@ pub(super) struct Recorder {
     pub(super) drift: Arc<AtomicU64>,
     /// The version of its digest's definition.
     pub(super) digest_version: Arc<AtomicU8>,
+    /// The connections that have ended, and whether they were its own.
+    pub(super) ended: Arc<Mutex<Vec<(bool, Silence)>>>,
     /// What a client would see of `/zookeeper/config`.
     pub(super) view: Arc<Mutex<ConfigView>>,
     clock: RealClock,
@@ -63,6 +66,7 @@ pub(super) struct Received {
     pub(super) synced: u64,
     pub(super) sync_lost: u64,
     pub(super) touched: Vec<SessionId>,
+    pub(super) silences: Vec<Silence>,
     pub(super) counted: Vec<(u64, SessionId)>,
     pub(super) removed: u64,
     pub(super) diverged: u64,
@@ -85,6 +89,7 @@ impl Received {
             Input::Counted { through, sessions } => {
                 self.counted.extend(sessions.into_iter().map(|session| (through, session)));
             }
+            Input::Silences { silences } => self.silences.extend(silences),
             Input::Removed => self.removed += 1,
             Input::Diverged => self.diverged += 1,
             Input::Reconfigured { number, result } => self.reconfigured.push((number, result)),
@@ -253,6 +258,19 @@ impl Machine for Recorder {
         let refused = sessions.iter().filter(|session| session.0 < 0).copied().collect();
         self.note(|received| received.touched.extend(sessions));
         refused
+    }
+
+    fn ended_connections(&self, after: u64, all: bool) -> Silences<u64> {
+        let ended = self.ended.lock().unwrap();
+        let at = usize::try_from(after).unwrap();
+        let next = ended.iter().skip(at).take(1).filter(|(is_own, _)| *is_own || all);
+        let silences = next.map(|(_, silence)| *silence).collect();
+        let (after, count) = ((after + 1).min(ended.len() as u64), ended.len() as u64);
+        Silences { silences, after, has_more: after < count }
+    }
+
+    fn silent_connections(&self, after: ConnectionId) -> Silences<ConnectionId> {
+        Silences { silences: Vec::new(), after, has_more: false }
     }
 
     fn config_view(&self, _identities: &[Id]) -> ConfigView {

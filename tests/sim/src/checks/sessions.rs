@@ -109,7 +109,7 @@ fn due(run: &Run<'_>, life: &Life<'_>, longest: Duration) -> SimTime {
     let mut led_from = last_epoch(latest).unwrap_or_default().max(silent_from);
     loop {
         let due = led_from + longest + run.options.expires_under_leader_within;
-        // A new leader gives each session its whole timeout again.
+        // A new leader that knows nothing of a session's silence gives it its whole timeout again.
         match last_epoch(due).filter(|begun| *begun > led_from) {
             Some(begun) => led_from = begun,
             None => return due,
