@@ -4,16 +4,18 @@
 //! Silences are the last part of a touch ([`RpcKind::Touch`]). Servers of earlier releases send none, and
 //! ignore bytes after the sessions. `session/silence.rs` of the replica defines their meaning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::future::join_all;
-use tokio::time::sleep;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::yield_now;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use zoolet_jute::SessionId;
-use zoolet_replica::{ConnectionId, Silence};
+use zoolet_replica::{ConnectionId, Silence, Term};
 
 use super::handle::ConsensusHandle;
 use super::machine::Machine;
@@ -27,19 +29,31 @@ use crate::wire::Reader;
 /// The interval of reports of ended connections.
 const ENDED_PAUSE: Duration = Duration::from_millis(250);
 
-/// The interval of reports of silent clients, in the intervals above.
-const SILENT_ROUNDS: u64 = 8;
+/// The interval of reports of silent clients.
+const SILENT_PAUSE: Duration = Duration::from_secs(2);
 
 /// The progress of the reports to another server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
+    /// The term of the new leader to which this applies.
+    of: Option<Term>,
     /// The connections that have ended, up to this one.
     ended: u64,
     /// Whether it is a new leader, which also gets the reports of third servers.
     all: bool,
 }
 
-/// Reports ended connections to all servers, and silent clients to the leader.
+impl Progress {
+    /// Takes over the progress of a report, unless everything is to be reported again since.
+    fn follow(&mut self, reported: Self) {
+        if self.of == reported.of {
+            *self = reported;
+        }
+    }
+}
+
+/// Reports ended connections to all servers, and silent clients to the leader. A server that does not
+/// answer does not delay the reports to others.
 pub(super) async fn send_silences(
     machine: Arc<dyn Machine>,
     handle: ConsensusHandle,
@@ -47,28 +61,45 @@ pub(super) async fn send_silences(
 ) {
     let mut progress: BTreeMap<NodeId, Progress> = BTreeMap::new();
     let mut known: Option<Leadership> = None;
-    for round in 0_u64.. {
-        sleep(ENDED_PAUSE).await;
+    let mut silent_due_at = Instant::now();
+    let mut reports = FuturesUnordered::new();
+    let mut under_way = BTreeSet::new();
+    let mut rounds = interval(ENDED_PAUSE);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = rounds.tick() => {}
+            Some((node, reported)) = reports.next() => {
+                under_way.remove(&node);
+                // A report that was under way at an election does not count for the new leader.
+                progress.entry(node).and_modify(|now: &mut Progress| now.follow(reported));
+                continue;
+            }
+        }
         let leadership = handle.leadership();
-        let is_new = leadership.is_some() && leadership != known;
-        known = leadership.or(known);
-        let leader = leadership.map(|leadership| leadership.leader);
-        if let Some(leader) = leader.filter(|_| is_new) {
+        if let Some(new) = leadership.filter(|new| known != Some(*new)) {
             // It may have just started, and may have missed the reports of its predecessor.
-            progress.insert(leader, Progress { ended: 0, all: true });
+            progress.insert(new.leader, Progress { of: Some(new.term), ended: 0, all: true });
+            (known, silent_due_at) = (Some(new), Instant::now());
         }
         let own = handle.node();
         let members = handle.view().membership.nodes;
         progress.retain(|node, _| members.contains_key(node));
-        let is_due = is_new || round.is_multiple_of(SILENT_ROUNDS);
-        let reporting = members.into_keys().filter(|node| *node != own).filter_map(|node| {
-            let link = links.to(node, Lane::Query)?;
-            let peer = Peer { link, machine: Arc::clone(&machine) };
-            let before = progress.get(&node).copied().unwrap_or_default();
-            let is_leader = is_due && leader == Some(node);
-            Some(async move { (node, peer.report(before, is_leader).await) })
-        });
-        progress.extend(join_all(reporting).await);
+        for node in members.into_keys().filter(|node| *node != own) {
+            let Some(link) = links.to(node, Lane::Query) else { continue };
+            if !under_way.insert(node) {
+                continue;
+            }
+            let before = *progress.entry(node).or_default();
+            let term = known.map(|known| known.term).unwrap_or_default();
+            let is_leader = leadership.is_some_and(|known| known.leader == node);
+            let is_due = is_leader && silent_due_at <= Instant::now();
+            if is_due {
+                silent_due_at = Instant::now() + SILENT_PAUSE;
+            }
+            let peer = Peer { link, machine: Arc::clone(&machine), term };
+            reports.push(async move { (node, peer.report(before, is_due).await) });
+        }
     }
 }
 
@@ -76,6 +107,8 @@ pub(super) async fn send_silences(
 struct Peer {
     link: Arc<Link>,
     machine: Arc<dyn Machine>,
+    /// The term of the leader that this server knows.
+    term: Term,
 }
 
 impl Peer {
@@ -113,9 +146,12 @@ impl Peer {
     /// Sends silences; false if they got lost.
     async fn call(&self, silences: &[Silence]) -> bool {
         if silences.is_empty() {
+            // The next part takes a hold of the lock.
+            yield_now().await;
             return true;
         }
-        let touch = Touch { sessions: Vec::new(), silences: silences.to_vec() };
+        let silences = silences.to_vec();
+        let touch = Touch { sessions: Vec::new(), term: self.term, silences };
         let answer =
             self.link.call_within(RpcKind::Touch.code(), touch.encode(), ANSWER_TIMEOUT).await;
         if let Err(error) = &answer {
@@ -130,7 +166,8 @@ impl Peer {
 pub(super) struct Touch {
     /// Those whose clients gave a sign of life.
     pub sessions: Vec<SessionId>,
-    /// Those that are silent.
+    /// Those that are silent, and the term of the leader that the reporting server knew.
+    pub term: Term,
     pub silences: Vec<Silence>,
 }
 
@@ -141,6 +178,7 @@ impl Touch {
             return out.freeze();
         }
         out.put_u32(u32::try_from(self.silences.len()).expect("calls are bounded"));
+        out.put_u64(self.term.0);
         for silence in &self.silences {
             out.put_i64(silence.session.0);
             out.put_u64(silence.generation);
@@ -154,7 +192,8 @@ impl Touch {
         let mut reader = Reader(bytes);
         let sessions = decode_sessions_of(&mut reader)?;
         // A server of an earlier release.
-        let count = if reader.0.is_empty() { 0 } else { reader.u32()? };
+        let (count, term) =
+            if reader.0.is_empty() { (0, 0) } else { (reader.u32()?, reader.u64()?) };
         let silence = |_| {
             Ok(Silence {
                 session: SessionId(reader.u64()?.cast_signed()),
@@ -164,7 +203,7 @@ impl Touch {
             })
         };
         let silences = (0..count).map(silence).collect::<io::Result<_>>()?;
-        Ok(Self { sessions, silences })
+        Ok(Self { sessions, term: Term(term), silences })
     }
 }
 
@@ -181,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_touch_without_silences_is_that_of_earlier_releases() {
-        let touch = Touch { sessions: vec![SessionId(9)], silences: Vec::new() };
+        let touch = Touch { sessions: vec![SessionId(9)], ..Touch::default() };
         assert_eq!(touch.encode(), WITHOUT_SILENCES.as_slice());
         assert_eq!(Touch::decode(Bytes::from_static(&WITHOUT_SILENCES)).unwrap(), touch);
     }
@@ -189,9 +228,10 @@ mod tests {
     #[test]
     fn silences_follow_the_sessions_of_a_touch() {
         let ended = Silence { session: SessionId(3), has_ended: true, ..OPEN };
-        let touch = Touch { sessions: vec![SessionId(9)], silences: vec![OPEN, ended] };
+        let silences = vec![OPEN, ended];
+        let touch = Touch { sessions: vec![SessionId(9)], term: Term(6), silences };
         let mut expected = WITHOUT_SILENCES.to_vec();
-        expected.extend([0, 0, 0, 2]);
+        expected.extend([0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 6]);
         expected.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe]);
         expected.extend([0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x13, 0x88, 0]);
         expected.extend([0, 0, 0, 0, 0, 0, 0, 3]);
@@ -207,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_touch_that_is_cut_off_is_an_error() {
-        let touch = Touch { sessions: vec![SessionId(9)], silences: vec![OPEN] };
+        let touch = Touch { sessions: vec![SessionId(9)], term: Term(6), silences: vec![OPEN] };
         let encoded = touch.encode();
         for length in (0..encoded.len()).filter(|length| *length != WITHOUT_SILENCES.len()) {
             assert!(Touch::decode(encoded.slice(..length)).is_err(), "{length} bytes");

@@ -50,7 +50,7 @@ impl Replica {
             let session = self.next_session();
             (session, Op::CreateSession { timeout_ms }, ProposalOwner::Connection(connection))
         } else {
-            self.silence(request.session_id);
+            self.ignore_old_connection(request.session_id);
             let session = request.session_id;
             (
                 session,
@@ -103,6 +103,10 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let session = response.session_id;
+        if let Some(client) = self.connections.get_mut(&connection) {
+            // The session begins now, however long its command was on its way.
+            client.active_ms = self.silent.now_ms();
+        }
         match refused {
             // This server is behind what the client has seen: it must try another.
             None if behind => self.close(connection, out),
@@ -138,7 +142,7 @@ impl Replica {
     /// here. When the resume is applied or lost, the old connection is closed. What it had sent
     /// before and is proposed later, and what other connections send that wait for a resume of
     /// their own, is refused when it is applied, by its attachment.
-    fn silence(&mut self, session: SessionId) {
+    fn ignore_old_connection(&mut self, session: SessionId) {
         let old = self.sessions.get(&session);
         if let Some(old) = old.and_then(|old| self.connections.get_mut(old)) {
             old.ignores_input = true;

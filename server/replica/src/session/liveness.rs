@@ -96,6 +96,7 @@ impl Replica {
     }
 
     pub(crate) fn on_touched(&mut self, sessions: &[SessionId]) {
+        self.spend(sessions.len());
         for session in sessions {
             self.grant_early(*session);
             if !planted!("reported-sessions-are-not-touched") {

@@ -5,7 +5,7 @@
 //!
 //! - The connection of a session has *ended* at the server that owns the session. No server can hear
 //!   the client until the session is resumed, and a resume is a command of the log that raises the
-//!   session's generation. The owner reports all servers, because it may be the leader that dies next.
+//!   session's generation. The owner reports it to all servers, because it may be the leader that dies next.
 //! - A connection is open, and its client is *silent*. This holds only for the moment, and only the
 //!   owner knows it: it reports it to the leader periodically.
 //!

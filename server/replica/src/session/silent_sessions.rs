@@ -153,6 +153,7 @@ impl Replica {
 
     /// Takes reports of other servers.
     pub(crate) fn on_silences(&mut self, silences: &[Silence]) {
+        self.spend(silences.len());
         for report in silences {
             let Some(known) = self.state.session(report.session).copied() else { continue };
             if report.has_ended && report.generation >= known.generation {
@@ -162,7 +163,10 @@ impl Replica {
                 report.generation == known.generation || planted!("silence-outlives-a-resume");
             if is_current && self.role == Role::Leader {
                 self.grant_early(report.session);
-                let from_ms = self.active_before_takeover(report.silence_ms, known.timeout_ms);
+                // The touch of an open connection may be on its way for half a tick.
+                let late_ms = if report.has_ended { 0 } else { self.options.tick_ms / 2 };
+                let silence_ms = report.silence_ms.saturating_sub(late_ms);
+                let from_ms = self.active_before_takeover(silence_ms, known.timeout_ms);
                 self.expiry.carry(report.session, from_ms);
             }
         }

@@ -267,3 +267,16 @@ fn ended_connections_are_reported_in_parts_and_forgotten_with_their_sessions() {
     assert_eq!(world.servers[1].replica.state().session_count(), 0);
     assert_eq!(world.servers[1].replica.ended_connections(0, true).silences, []);
 }
+
+/// A resume that had waited for a stalled disk counted as silence from the arrival of its handshake.
+#[test]
+fn a_session_is_silent_from_its_beginning_and_not_from_its_handshake() {
+    let mut world = World::new(2, |_| {});
+    let connection = world.connect(1, handshake(8000));
+    world.pass(3000);
+    world.commit();
+    world.disconnect(connection);
+    let silences = world.report(1, 0, true);
+    assert!(silences.iter().all(|silence| silence.silence_ms == 0), "{silences:?}");
+    assert_eq!(silences.len(), 1);
+}

@@ -34,7 +34,7 @@ async fn ended_connections_are_reported_to_all_and_everything_known_to_a_new_lea
         ensemble.hang_up(at, false, 4);
         ensemble.is_reported(at, 1).await;
     }
-    // Behind what is not its own.
+    // Number 3 comes after a session of another server, which is not reported.
     ensemble.hang_up(followers[0], true, 3);
     for at in [leader, followers[1]] {
         ensemble.is_reported(at, 2).await;
@@ -45,7 +45,4 @@ async fn ended_connections_are_reported_to_all_and_everything_known_to_a_new_lea
     ensemble.kill(leader).await;
     let next = ensemble.ready().await;
     ensemble.is_reported(next, 4).await;
-    let reports = ensemble.server(next).machine.received().silences;
-    let times = reports.iter().filter(|report| **report == silence(4)).count();
-    assert_eq!(times, 1, "{reports:?}");
 }
