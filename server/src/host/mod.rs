@@ -140,7 +140,7 @@ struct Inner {
     /// Of the tasks whose outboxes were filled under this lock.
     wakers: Vec<Waker>,
     /// Connections with due replies whose clients are to read first.
-    full: Vec<ConnectionId>,
+    full: VecDeque<ConnectionId>,
     /// The budget of the log, for several entries together.
     log_turn: Turn,
     /// Whether unfinished work was announced to the task that finishes it.
@@ -269,7 +269,7 @@ impl Host {
             outputs: Vec::new(),
             shared_event: None,
             wakers: Vec::new(),
-            full: Vec::new(),
+            full: VecDeque::new(),
             log_turn: Turn::default(),
             has_announced: false,
         };

@@ -95,7 +95,7 @@ impl Host {
                 Output::ReplyLong { to, zxid, body } => {
                     inner.reply(now, OutgoingReply { to, zxid, result: Ok(ReplyBody::Long(body)) });
                 }
-                Output::AwaitRoom { connection } => inner.full.push(connection),
+                Output::AwaitRoom { connection } => inner.full.push_back(connection),
                 Output::Notify { connection, zxid, event } => {
                     inner.notify(connection, zxid, &event);
                 }

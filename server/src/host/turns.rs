@@ -55,8 +55,7 @@ impl Turn {
 /// The queue of tasks with more to do, and the signal for unfinished work.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// Tasks resume one by one, in the order of their arrival: a thousand clients with long requests
-    /// delay the other tasks by one hold, not by a thousand.
+    /// Tasks with more to do resume one by one, in the order of their arrival.
     queue: Semaphore,
     /// Notified when a hold leaves work unfinished.
     pub(super) unfinished: Notify,
@@ -92,7 +91,10 @@ impl Host {
     /// Does some of that work in one hold. Returns whether there is more.
     pub fn go_on(&self) -> bool {
         let ((), has_more) = self.hold(|inner, _| {
-            for connection in std::mem::take(&mut inner.full) {
+            let begin = inner.replica.work_done();
+            while inner.replica.work_done() - begin < Turn::WORK
+                && let Some(connection) = inner.full.pop_front()
+            {
                 self.refill(inner, connection);
             }
             if inner.replica.has_work() && !inner.replica.is_applying() {

@@ -150,9 +150,6 @@ impl Connection {
                 }
                 return Err(error);
             }
-            if has_more {
-                Box::pin(self.next_turn()).await;
-            }
             let event =
                 poll_fn(|context| self.poll_event(context, has_more, deadline.as_mut())).await?;
             match event {
@@ -178,6 +175,10 @@ impl Connection {
                     let next = self.check_deadlines()?;
                     deadline.as_mut().reset(next);
                 }
+            }
+            // The replies that there were are written by then.
+            if has_more {
+                Box::pin(self.next_turn()).await;
             }
         }
     }
