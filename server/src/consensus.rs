@@ -261,8 +261,8 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
         waits_for_leader: bool,
     ) -> io::Result<LaterAnswer>;
 
-    /// Begins an election because the leader asks for it.
-    fn take_over(&self, request: Reader) -> io::Result<LaterAnswer>;
+    /// Begins an election because the leader of the returned term asks for it.
+    fn take_over(&self, request: Reader) -> io::Result<(Term, LaterAnswer)>;
 
     /// Installs a snapshot that was received. One that is older than what is here is not installed,
     /// nor is one of a leader of the past.

@@ -353,11 +353,13 @@ impl Consensus for OpenRaft {
         }))
     }
 
-    fn take_over(&self, mut request: Reader) -> io::Result<LaterAnswer> {
+    fn take_over(&self, mut request: Reader) -> io::Result<(Term, LaterAnswer)> {
         let (request, raft) = (request.transfer_request()?, self.raft.clone());
-        Ok(Box::pin(async move {
+        let term = Term(request.from_leader().leader_id.term);
+        let answer = Box::pin(async move {
             raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
-        }))
+        });
+        Ok((term, answer))
     }
 
     fn install(&self, from: LeaderVote, snapshot: SnapshotReader) -> io::Result<LaterAnswer> {

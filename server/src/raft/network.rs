@@ -39,6 +39,9 @@ use crate::wire::{Reader, malformed, put_bytes};
 /// is longer, and what waits meanwhile goes into one.
 const APPENDS_IN_FLIGHT_MAX: usize = 4;
 
+/// How long the answer to a heartbeat counts, in heartbeat intervals.
+const LATE: u32 = 8;
+
 /// Makes openraft's clients.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
@@ -150,9 +153,12 @@ impl PeerClient {
     fn append(
         &self,
         request: &AppendEntriesRequest<TypeConfig>,
+        option: &RPCOption,
     ) -> impl Future<Output = Result<AppendEntriesResponse<TypeConfig>, Failure>> + Send + use<>
     {
-        let timeout = self.network.append_timeout;
+        let is_heartbeat = self.lane == Lane::Control;
+        let timeout =
+            if is_heartbeat { option.hard_ttl() * LATE } else { self.network.append_timeout };
         let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
         let suspects_quorum = self.network.signals.suspects_quorum();
         let (acks, target, term) =
@@ -182,13 +188,12 @@ impl PeerClient {
             }
             Ok(response)
         };
-        let is_heartbeat = self.lane == Lane::Control;
         async move {
             if !is_heartbeat {
                 return answering.await;
             }
-            // openraft waits for one heartbeat interval only. A later answer still shows that the
-            // follower accepted this leader at `sent_at`.
+            // openraft waits for one interval only. A later answer still shows that the follower
+            // accepted this leader at `sent_at`.
             let answered = tokio::spawn(answering).await;
             answered.unwrap_or_else(|error| Err(RPCError::Network(NetworkError::new(&error))))
         }
@@ -310,9 +315,9 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
     async fn append_entries(
         &mut self,
         request: AppendEntriesRequest<TypeConfig>,
-        _option: RPCOption,
+        option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
-        self.append(&request).await
+        self.append(&request, &option).await
     }
 
     /// Sends several requests before the first is answered, so that neither a commit nor an entry
@@ -320,7 +325,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
     fn stream_append<'s, S>(
         &'s mut self,
         requests: S,
-        _option: RPCOption,
+        option: RPCOption,
     ) -> BoxFuture<'s, Result<AppendAnswers<'s>, Failure>>
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
@@ -335,7 +340,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
                 client.announce(&request);
                 return ready(None);
             }
-            let answer = client.append(&request);
+            let answer = client.append(&request, &option);
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
             ready(Some(async move { AppendAnswer::of(answer.await, prev, last) }))

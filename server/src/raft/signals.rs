@@ -18,6 +18,8 @@ pub(crate) struct PeerSignals {
     /// so that followers which still get this leader's appends do not go on serving what a majority
     /// somewhere else may have left behind.
     suspects_quorum: AtomicBool,
+    /// Whether this server leads and grants votes to others.
+    gives_way: AtomicBool,
     /// Whether this server leads and sends no entries for now, so that another server can be elected.
     holds_entries: AtomicBool,
     /// How often this server has stepped down because a majority took none of its entries.
@@ -38,6 +40,15 @@ impl PeerSignals {
 
     pub(super) fn suspects_quorum(&self) -> bool {
         self.suspects_quorum.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether this leader makes room for another one.
+    pub(crate) fn give_way(&self, gives_way: bool) {
+        self.gives_way.store(gives_way, Ordering::Relaxed);
+    }
+
+    pub(crate) fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
     }
 
     /// Sets whether this leader sends entries.

@@ -10,6 +10,9 @@
 //!   second-longest of them beyond the lease. The longest alone does not count, so that one suspension
 //!   does not slow the next elections down.
 //!
+//! The clock bounds both: without the longest suspension, a silence of `sync_limit` is too long,
+//! as it is for Apache ZooKeeper.
+//!
 //! Meanwhile the server begins no election and grants no vote (`docs/decisions/0031-patience.md`). The
 //! leases and the limits of age stay on the clock: nothing is served for longer.
 
@@ -36,6 +39,7 @@ pub(super) struct Patience {
     heartbeat: Duration,
     lease: Duration,
     max: Duration,
+    sync_limit: Duration,
     state: Mutex<State>,
 }
 
@@ -44,12 +48,22 @@ struct State {
     /// When the server was last known to run, and how long it had run by then.
     last: Option<Instant>,
     ran: Duration,
-    /// The two longest delays by their present weights, and when each was seen.
+    /// The two longest delays by their weights, and when each was seen.
     delays: [Option<(Duration, Instant)>; 2],
-    /// The leader's term, and how long this server had run when its last message came.
-    heard: Option<(Term, Duration)>,
+    heard: Option<Heard>,
+    /// The longest suspension since then.
+    suspended: Duration,
     /// The last term whose leader is gone or hands over.
     waived: Option<Term>,
+}
+
+/// The last message of a leader.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    term: Term,
+    at: Instant,
+    /// How long this server had run by then.
+    ran: Duration,
 }
 
 impl Patience {
@@ -59,6 +73,7 @@ impl Patience {
             heartbeat: timing.heartbeat,
             lease: timing.election_max,
             max: timing.sync_limit / LIMIT_PART,
+            sync_limit: timing.sync_limit,
             state: Mutex::default(),
         }
     }
@@ -67,9 +82,10 @@ impl Patience {
     /// is a delay.
     pub(super) fn runs(&self, now: Instant) {
         let mut state = self.lock();
-        let pause = state.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let pause = state.pause(now);
         state.ran = self.ran(&state, now);
         state.last = Some(now);
+        state.suspended = state.suspended.max(pause);
         state.note(now, pause.saturating_sub(self.tick));
     }
 
@@ -77,9 +93,10 @@ impl Patience {
     pub(super) fn hears(&self, now: Instant, term: Term) {
         let mut state = self.lock();
         let ran = self.ran(&state, now);
-        let before = state.heard.replace((term, ran));
-        if let Some((_, at)) = before.filter(|(known, _)| *known == term) {
-            state.note(now, ran.saturating_sub(at).saturating_sub(self.heartbeat));
+        let before = state.heard.replace(Heard { term, at: now, ran });
+        state.suspended = Duration::ZERO;
+        if let Some(before) = before.filter(|before| before.term == term) {
+            state.note(now, ran.saturating_sub(before.ran).saturating_sub(self.heartbeat));
         }
     }
 
@@ -94,32 +111,33 @@ impl Patience {
         if planted!("starved-servers-are-impatient") {
             return Duration::ZERO;
         }
-        let [_, second] = self.lock().delays;
-        second.map_or(Duration::ZERO, |delay| DELAYS * weight(delay, now)).min(self.max)
+        let weights = self.lock().delays.map(|delay| weight(delay, now));
+        (DELAYS * weights[0].min(weights[1])).min(self.max)
     }
 
     /// Returns whether this server, a follower, still waits for the leader of `term`, and `longer` than
     /// the others.
     pub(super) fn trusts(&self, now: Instant, term: Term, longer: Duration) -> bool {
-        let limit = self.lease + self.length(now) + longer;
+        let limit = self.lease(now) + longer;
         let state = self.lock();
         let is_waived = state.waived.is_some_and(|waived| waived >= term);
-        let at = state.heard.filter(|(known, _)| *known == term && !is_waived);
-        let silence = at.map(|(_, at)| self.ran(&state, now).saturating_sub(at));
-        !planted!("starved-servers-are-impatient") && silence.is_some_and(|time| time < limit)
+        let Some(heard) = state.heard.filter(|heard| heard.term == term && !is_waived) else {
+            return false;
+        };
+        let suspended = state.suspended.max(state.pause(now));
+        let awake = now.saturating_duration_since(heard.at).saturating_sub(suspended);
+        let silence = self.ran(&state, now).saturating_sub(heard.ran);
+        silence < limit && awake < self.sync_limit && !planted!("starved-servers-are-impatient")
     }
 
-    /// Returns whether this server, the leader of `term`, still counts on a majority that has been silent
-    /// for this time.
-    pub(super) fn leads_on(&self, now: Instant, term: Term, quorum_silent_for: Duration) -> bool {
-        let is_waived = self.lock().waived.is_some_and(|waived| waived >= term);
-        !is_waived && quorum_silent_for < self.lease + self.length(now)
+    /// Returns for how long a leader waits for a majority that is silent.
+    pub(super) fn lease(&self, now: Instant) -> Duration {
+        self.lease + self.length(now)
     }
 
     /// How long the server has run until now.
     fn ran(&self, state: &State, now: Instant) -> Duration {
-        let pause = state.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        state.ran + pause.min(2 * self.tick)
+        state.ran + state.pause(now).min(2 * self.tick)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -128,21 +146,24 @@ impl Patience {
 }
 
 impl State {
+    /// The time since the server was last known to run.
+    fn pause(&self, now: Instant) -> Duration {
+        self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))
+    }
+
     fn note(&mut self, now: Instant, delay: Duration) {
-        let [longest, second] = self.delays;
-        let exceeds = |known: Option<(Duration, Instant)>| {
-            known.is_none_or(|known| delay > weight(known, now))
-        };
-        if exceeds(longest) {
-            self.delays = [Some((delay, now)), longest];
-        } else if exceeds(second) {
-            self.delays = [longest, Some((delay, now))];
+        let [one, other] = self.delays;
+        let (lesser, greater) =
+            if weight(one, now) < weight(other, now) { (one, other) } else { (other, one) };
+        if delay > weight(lesser, now) {
+            self.delays = [greater, Some((delay, now))];
         }
     }
 }
 
 /// Returns the present weight of a delay: the half of it for each half-life that has passed.
-fn weight((delay, at): (Duration, Instant), now: Instant) -> Duration {
+fn weight(delay: Option<(Duration, Instant)>, now: Instant) -> Duration {
+    let Some((delay, at)) = delay else { return Duration::ZERO };
     let half_lives = now.saturating_duration_since(at).as_millis() / HALF_LIFE.as_millis();
     delay / 2_u32.pow(u32::try_from(half_lives.min(16)).unwrap_or(16))
 }
@@ -224,6 +245,20 @@ mod tests {
         assert!(!server.trusts(TERM), "two ticks, the suspension as two ticks, and six");
     }
 
+    /// Such a server runs for 100 ms per second by its own count, and waited for half a minute.
+    #[test]
+    fn a_server_that_hardly_runs_waits_for_sync_limit_at_most() {
+        let mut server = Server::new();
+        server.hears(TERM);
+        for _ in 0..10 {
+            assert!(server.trusts(TERM));
+            server.is_suspended(950 * MS);
+        }
+        assert!(server.trusts(TERM), "9 s, and the longest suspension");
+        server.is_suspended(950 * MS);
+        assert!(!server.trusts(TERM));
+    }
+
     #[test]
     fn patience_is_twice_the_second_longest_delay_and_halves_every_five_seconds() {
         let mut server = Server::new();
@@ -271,10 +306,10 @@ mod tests {
     fn nothing_waits_for_a_leader_that_is_gone() {
         let server = Server::new();
         server.hears(TERM);
-        assert!(server.patience.leads_on(server.now, TERM, 499 * MS));
-        assert!(!server.patience.leads_on(server.now, TERM, 500 * MS));
+        assert_eq!(server.patience.lease(server.now), 500 * MS);
+        assert!(server.trusts(TERM));
         server.patience.waive(TERM);
-        assert!(!server.trusts(TERM) && !server.patience.leads_on(server.now, TERM, MS));
+        assert!(!server.trusts(TERM));
         server.hears(Term(8));
         assert!(server.trusts(Term(8)));
     }

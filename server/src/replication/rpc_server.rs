@@ -136,15 +136,7 @@ impl RpcServer {
             RpcKind::Vote | RpcKind::PreVote => {
                 Answer::Later(self.vote(&call.from, body, kind == RpcKind::PreVote)?)
             }
-            RpcKind::TransferLeader => {
-                if let Some(known) = self.handle.leadership() {
-                    self.patience.waive(known.term);
-                }
-                if self.divergence.is_found() {
-                    return Ok(Answer::Now(Bytes::new()));
-                }
-                Answer::Later(self.handle.take_over(body)?)
-            }
+            RpcKind::TransferLeader => self.take_over(body)?,
             RpcKind::Propose => {
                 self.signals.note_proposal(from);
                 let _place = self.ceiling.place().await;
@@ -190,7 +182,10 @@ impl RpcServer {
 
     /// Takes the silences of a touch, and as leader its signs of life.
     fn touch(&self, body: Bytes) -> io::Result<Bytes> {
-        let Touch { sessions, silences } = Touch::decode(body)?;
+        let Touch { sessions, term, mut silences } = Touch::decode(body)?;
+        // An open connection's silence is over with the first sign of life that any leader counts.
+        let known = self.handle.leadership().map(|known| known.term);
+        silences.retain(|silence| silence.has_ended || known == Some(term));
         if !silences.is_empty() {
             self.machine.input(Input::Silences { silences });
         }
@@ -205,6 +200,16 @@ impl RpcServer {
             return Err(io::Error::other("a caller without an ensemble"));
         }
         Ok(self.identity.join(from.founding).await?)
+    }
+
+    /// The leader hands over: nothing waits for it from now on.
+    fn take_over(&self, body: Reader) -> io::Result<Answer> {
+        let (term, answer) = self.handle.take_over(body)?;
+        self.patience.waive(term);
+        if self.divergence.is_found() {
+            return Ok(Answer::Now(Bytes::new()));
+        }
+        Ok(Answer::Later(answer))
     }
 
     fn read_index(&self) -> LaterAnswer {
@@ -236,9 +241,11 @@ impl RpcServer {
         );
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
+            if Some(term) >= known {
+                patience.hears(Instant::now(), term);
+            }
             if !suspects_quorum && Some(term) >= known {
                 leader_contact.renew();
-                patience.hears(Instant::now(), term);
                 // Until a leader has committed an entry of its term, it may not know of all commits.
                 if let Some(last) = committed.filter(|last| last.term == term.0) {
                     let applied = applied.borrow().map(|last| last.index);
@@ -280,8 +287,9 @@ impl RpcServer {
         let (now, view) = (Instant::now(), self.handle.view());
         let Some(leader) = view.leader else { return false };
         if leader == self.handle.node() {
-            let silent_for = view.quorum_silent_for;
-            silent_for.is_some_and(|time| self.patience.leads_on(now, view.term, time))
+            let gives_way = !self.handle.leads_on() || self.signals.gives_way();
+            let silent_for = view.quorum_silent_for.filter(|_| !gives_way);
+            silent_for.is_some_and(|time| time < self.patience.lease(now))
         } else {
             self.patience.trusts(now, view.term, Duration::ZERO)
         }

@@ -133,6 +133,8 @@ pub(super) struct Decision {
     pub sends_heartbeats: bool,
     /// Whether its appends say that it suspects that it has lost its quorum.
     pub suspects_quorum: bool,
+    /// Whether it is silent most of the time, so that another server can be elected.
+    pub gives_way: bool,
     /// Whether it holds its entries back, too, so that another server can be elected.
     pub holds_entries: bool,
     /// As leader that steps down: how long it has committed none of the entries that wait.
@@ -216,9 +218,10 @@ impl RoleState {
         let stuck_for = self.follow_appends(now, seen, own_term);
         // Also one that must not serve: its followers serve as long as they get messages of a
         // leader that does not suspect its quorum.
-        let suspects_quorum =
-            stuck_for.is_some() || own_term.is_some() && self.lacks_quorum(now, seen);
-        let sends_heartbeats = self.sends_heartbeats(now, suspects_quorum);
+        let lacks_quorum = |patience| own_term.is_some() && self.lacks_quorum(now, seen, patience);
+        let suspects_quorum = stuck_for.is_some() || lacks_quorum(Duration::ZERO);
+        let gives_way = stuck_for.is_some() || lacks_quorum(seen.patience);
+        let sends_heartbeats = self.sends_heartbeats(now, gives_way, seen.patience);
         let too_old = self.too_old(seen);
         let wanted = match (leader, own_term) {
             (Some(_), _) if !may_serve || stuck_for.is_some() => Role::Looking,
@@ -241,6 +244,7 @@ impl RoleState {
             campaigns: seen.leader_is_gone && may_stand && seen.is_voter,
             sends_heartbeats,
             suspects_quorum,
+            gives_way,
             holds_entries: stuck_for.is_some() && !sends_heartbeats,
             stuck_for,
             too_old,
@@ -251,15 +255,10 @@ impl RoleState {
     }
 
     /// Returns whether this leader has had the time for replies of a majority, and has none.
-    fn lacks_quorum(&self, now: Instant, seen: &Observations) -> bool {
-        let has_waited =
-            self.leads.is_some_and(|(_, since)| now - since >= self.timing.silence_max());
-        has_waited && !self.has_quorum(seen)
-    }
-
-    fn has_quorum(&self, seen: &Observations) -> bool {
-        seen.is_only_voter
-            || seen.quorum_silent_for.is_some_and(|silent| silent < self.timing.silence_max())
+    fn lacks_quorum(&self, now: Instant, seen: &Observations, patience: Duration) -> bool {
+        let limit = self.timing.silence_max() + patience;
+        let has_waited = self.leads.is_some_and(|(_, since)| now - since >= limit);
+        has_waited && !has_quorum(seen, limit)
     }
 
     fn lease_until_ms(&self, seen: &Observations) -> Option<u64> {
@@ -313,7 +312,7 @@ impl RoleState {
     fn as_leader(&self, term: Term, seen: &Observations) -> Role {
         // The first entry of its term brings all that earlier leaders have committed.
         let is_current = seen.applied_term == Some(term);
-        let leads_on = self.has_quorum(seen) && seen.given_up != Some(term);
+        let leads_on = has_quorum(seen, self.timing.silence_max()) && seen.given_up != Some(term);
         // One that has stopped for its age leads again when it has nearly caught up, so that it does not
         // go back and forth.
         let age_max = match self.role {
@@ -359,11 +358,11 @@ impl RoleState {
     }
 
     /// A server that gets messages of a leader votes for no other, even if it reaches a majority that
-    /// the leader does not reach. So a leader that suspects its quorum is silent most of the time.
-    fn sends_heartbeats(&mut self, now: Instant, suspects_quorum: bool) -> bool {
-        let since = self.suspected_since.filter(|_| suspects_quorum);
-        self.suspected_since = since.or_else(|| suspects_quorum.then_some(now));
-        let lease = self.timing.election_max.as_millis().max(1);
+    /// the leader does not reach. So a leader that gives way is silent most of the time.
+    fn sends_heartbeats(&mut self, now: Instant, gives_way: bool, patience: Duration) -> bool {
+        let since = self.suspected_since.filter(|_| gives_way);
+        self.suspected_since = since.or_else(|| gives_way.then_some(now));
+        let lease = (self.timing.election_max + patience).as_millis().max(1);
         let leases = self.suspected_since.map_or(0, |since| (now - since).as_millis() / lease);
         leases.is_multiple_of(SILENT_LEASES + 1)
     }
@@ -412,6 +411,10 @@ impl RoleState {
         stall.cost_lead |= is_due;
         is_due.then_some(silent_for)
     }
+}
+
+fn has_quorum(seen: &Observations, silence_max: Duration) -> bool {
+    seen.is_only_voter || seen.quorum_silent_for.is_some_and(|silent| silent < silence_max)
 }
 
 fn is_led(role: Role) -> bool {

@@ -455,7 +455,25 @@ fn a_leader_gives_its_disk_more_time_while_work_is_late() {
     let limit = script.timing().election_max * DISK_STALL_ELECTIONS;
     (script.seen.disk_busy_with, script.seen.patience) = (Some(4), patience);
     assert_eq!(script.step().hand_over, None);
-    assert_eq!(script.after(limit + patience - MS).hand_over, None);
+    assert_eq!(script.after(limit).hand_over, None);
     let silent_for = limit + patience;
-    assert_eq!(script.after(MS).hand_over, Some(HandOver::DiskStalled { silent_for }));
+    assert_eq!(script.after(patience).hand_over, Some(HandOver::DiskStalled { silent_for }));
+}
+
+/// Its followers must know at once that they cannot rely on it, but an election can wait.
+#[test]
+fn a_starved_leader_suspects_its_quorum_at_once_and_is_silent_later() {
+    let (mut script, patience) = (Script::leader(), 600 * MS);
+    let (silence_max, lease) = (script.timing().silence_max(), script.timing().election_max);
+    script.seen.patience = patience;
+    script.after(10 * silence_max);
+    script.seen.quorum_silent_for = Some(silence_max);
+    let decision = script.step();
+    assert!(decision.suspects_quorum && !decision.gives_way && decision.sends_heartbeats);
+    script.seen.quorum_silent_for = Some(silence_max + patience);
+    let decision = script.step();
+    assert!(decision.gives_way && decision.sends_heartbeats);
+    let sends = [lease, patience, lease + patience, lease + patience, lease + patience];
+    let sends = sends.map(|time| script.after(time).sends_heartbeats);
+    assert_eq!(sends, [true, false, false, false, true]);
 }

@@ -381,12 +381,18 @@ impl Supervisor {
             self.machine.input(Input::Removed);
         }
         if before.may_elect != now.may_elect {
+            let patience = self.patience.length(Instant::now());
+            if now.may_elect && patience > self.timing.heartbeat {
+                let patience_ms = millis(patience);
+                tracing::info!(patience_ms, "no longer waiting for the leader: work is late here");
+            }
             self.handle.allow_elections(now.may_elect);
         }
         if before.sends_heartbeats != now.sends_heartbeats {
             self.handle.allow_heartbeats(now.sends_heartbeats);
         }
         self.signals.suspect_quorum(now.suspects_quorum);
+        self.signals.give_way(now.gives_way);
         if before.holds_entries != now.holds_entries {
             self.hold_entries(now.holds_entries);
         }
