@@ -117,14 +117,22 @@ fn epochs_while_starved(seed: u64, together: bool, frozen_from: SimTime) -> BTre
     world.start_client(0, move |net| async move {
         let connect: Vec<String> = servers.into_iter().map(|(_, address)| address).collect();
         let options = ClientOptions::new().connector(net).seed(seed);
-        let client = options.connect(&connect.join(",")).await.unwrap();
-        client.create("/a", b"", CreateMode::Persistent).await.unwrap();
         loop {
-            if let Ok(stat) = client.set_data("/a", b"", Version::Any).await {
-                let epoch = stat.mzxid.0.cast_unsigned() >> 32;
-                seen.lock().unwrap().insert(epoch, *clock.lock().unwrap());
+            // Its session may end while the servers are starved.
+            let Ok(client) = options.clone().connect(&connect.join(",")).await else { continue };
+            // It exists in the second session.
+            let _ = client.create("/a", b"", CreateMode::Persistent).await;
+            loop {
+                match client.set_data("/a", b"", Version::Any).await {
+                    Ok(stat) => {
+                        let epoch = stat.mzxid.0.cast_unsigned() >> 32;
+                        seen.lock().unwrap().insert(epoch, *clock.lock().unwrap());
+                    }
+                    Err(error) if error.ends_session() => break,
+                    Err(_) => {}
+                }
+                sleep(Duration::from_millis(100)).await;
             }
-            sleep(Duration::from_millis(100)).await;
         }
     });
     world.run_until(SimTime::from_ms(4000));

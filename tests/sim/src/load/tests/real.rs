@@ -164,6 +164,18 @@ fn lock_steps(records: &[Record]) -> BTreeMap<ClientNumber, Vec<LockStep>> {
     steps
 }
 
+/// Whether this many calls were made: a slow machine needs more time for them.
+fn has_called(records: &[Record], calls: usize) -> bool {
+    let is_call = |record: &&Record| matches!(record.what, What::Called { .. });
+    records.iter().filter(is_call).count() > calls + calls / 10
+}
+
+/// How many steps of a kind were taken on the recipes below a path.
+fn steps_at(records: &[Record], below: &str, is: fn(&RecipeStep) -> bool) -> usize {
+    let is_one = |what: &What| matches!(what, What::Recipe { path, step, .. } if path.starts_with(below) && is(step));
+    records.iter().filter(|record| is_one(&record.what)).count()
+}
+
 /// How many clients have held a lock and given it back. Others may have a lock for seconds, one behind
 /// another.
 fn held_by(records: &[Record]) -> usize {
@@ -174,7 +186,9 @@ fn held_by(records: &[Record]) -> usize {
 #[tokio::test]
 async fn random_operations_of_every_kind_run_and_all_is_noted_in_order() {
     let (ensemble, _) = ensemble().await;
-    let history = run(&brisk(vec![Role::Random; 6]), &ensemble, Duration::from_secs(5)).await;
+    let is_enough = |records: &[Record]| has_called(records, 3000);
+    let load = brisk(vec![Role::Random; 6]);
+    let history = run_until(&load, &ensemble, Duration::from_secs(5), is_enough).await;
     let (calls, returns) = check_sane(&history);
     assert!(calls > 3000 && returns > calls * 3 / 4, "{calls} calls, {returns} returns");
     let absent = [
@@ -217,7 +231,8 @@ async fn work_that_means_something_finds_every_promise_kept() {
     let (ensemble, _) = ensemble().await;
     let kinds = [Role::Register, Role::Bank, Role::Sequence, Role::Queue, Role::Mirror];
     let roles = kinds.into_iter().cycle().take(10).collect();
-    let history = run(&brisk(roles), &ensemble, Duration::from_secs(6)).await;
+    let is_enough = |records: &[Record]| has_called(records, 2000);
+    let history = run_until(&brisk(roles), &ensemble, Duration::from_secs(6), is_enough).await;
     let (calls, returns) = check_sane(&history);
     assert!(calls > 2000 && returns > calls * 3 / 4, "{calls} calls, {returns} returns");
     let is_transfer = |what: &What| matches!(what, What::Called { request: Request::Multi(parts), .. } if parts.0.len() < 4);
@@ -283,17 +298,21 @@ async fn users_of_every_other_recipe_come_to_their_ends() {
     let more = Recipe::MORE.iter().map(|recipe| Role::Recipe(*recipe));
     let roles: Vec<Role> = structures.chain(more).flat_map(|role| [role; 2]).collect();
     let load = brisk(roles);
-    let each_has_held = |records: &[Record]| held_by(records) == 2 * Recipe::MORE.len();
-    let history = run_until(&load, &ensemble, Duration::from_secs(6), each_has_held).await;
-    let steps_at = |of: &str, is: fn(&RecipeStep) -> bool| {
-        let of = |what: &What| matches!(what, What::Recipe { path, step, .. } if path.starts_with(of) && is(step));
-        history.records.iter().filter(|record| of(&record.what)).count()
-    };
-    let steps = |is: fn(&RecipeStep) -> bool| steps_at("", is);
-    for queue in [Structure::Queue, Structure::DistributedQueue, Structure::KazooQueue] {
+    let queues = [Structure::Queue, Structure::DistributedQueue, Structure::KazooQueue];
+    let taken = |records: &[Record], queue: Structure| {
         let took = |step: &RecipeStep| matches!(step, RecipeStep::Took { item: Some(_) });
-        let took = steps_at(queue.path(), took);
-        assert!(took > 10, "{queue:?}: {took}");
+        steps_at(records, queue.path(), took)
+    };
+    let is_enough = |records: &[Record]| {
+        held_by(records) == 2 * Recipe::MORE.len()
+            && queues.iter().all(|queue| taken(records, *queue) > 10)
+    };
+    let history = run_until(&load, &ensemble, Duration::from_secs(6), is_enough).await;
+    let steps_at = |of: &str, is| steps_at(&history.records, of, is);
+    let steps = |is: fn(&RecipeStep) -> bool| steps_at("", is);
+    for queue in queues {
+        let taken = taken(&history.records, queue);
+        assert!(taken > 10, "{queue:?}: {taken}");
     }
     for counter in [Structure::Counter, Structure::SharedCount] {
         let added = steps_at(counter.path(), |step| matches!(step, RecipeStep::Added { .. }));
