@@ -253,7 +253,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     fn append(&self, message: Reader) -> io::Result<Append>;
 
     /// Answers a candidate that asks for this server's vote, or whether it would get it. While this
-    /// server waits for the leader, the answer is no, unless the leader hands over.
+    /// server waits for the leader, the vote is refused, unless the leader hands over.
     fn vote(
         &self,
         request: Reader,

@@ -50,7 +50,7 @@ struct State {
     ran: Duration,
     /// The two longest delays by their weights, and when each was seen.
     delays: [Option<(Duration, Instant)>; 2],
-    heard: Option<Heard>,
+    message: Option<LeaderMessage>,
     /// The longest suspension since then.
     suspended: Duration,
     /// The last term whose leader is gone or hands over.
@@ -59,7 +59,7 @@ struct State {
 
 /// The last message of a leader.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct LeaderMessage {
     term: Term,
     at: Instant,
     /// How long this server had run by then.
@@ -90,10 +90,10 @@ impl Patience {
     }
 
     /// Notes a message of the leader of `term`.
-    pub(super) fn hears(&self, now: Instant, term: Term) {
+    pub(super) fn note_message(&self, now: Instant, term: Term) {
         let mut state = self.lock();
         let ran = self.ran(&state, now);
-        let before = state.heard.replace(Heard { term, at: now, ran });
+        let before = state.message.replace(LeaderMessage { term, at: now, ran });
         state.suspended = Duration::ZERO;
         if let Some(before) = before.filter(|before| before.term == term) {
             state.note(now, ran.saturating_sub(before.ran).saturating_sub(self.heartbeat));
@@ -121,12 +121,13 @@ impl Patience {
         let limit = self.lease(now) + longer;
         let state = self.lock();
         let is_waived = state.waived.is_some_and(|waived| waived >= term);
-        let Some(heard) = state.heard.filter(|heard| heard.term == term && !is_waived) else {
+        let Some(message) = state.message.filter(|message| message.term == term && !is_waived)
+        else {
             return false;
         };
         let suspended = state.suspended.max(state.pause(now));
-        let awake = now.saturating_duration_since(heard.at).saturating_sub(suspended);
-        let silence = self.ran(&state, now).saturating_sub(heard.ran);
+        let awake = now.saturating_duration_since(message.at).saturating_sub(suspended);
+        let silence = self.ran(&state, now).saturating_sub(message.ran);
         silence < limit && awake < self.sync_limit && !planted!("starved-servers-are-impatient")
     }
 
@@ -203,8 +204,8 @@ mod tests {
             self.patience.runs(self.now);
         }
 
-        fn hears(&self, term: Term) {
-            self.patience.hears(self.now, term);
+        fn note_message(&self, term: Term) {
+            self.patience.note_message(self.now, term);
         }
 
         fn length(&self) -> Duration {
@@ -219,8 +220,8 @@ mod tests {
     #[test]
     fn a_server_that_runs_on_time_waits_for_the_lease_alone() {
         let mut server = Server::new();
-        assert!(!server.trusts(TERM), "a leader that was never heard");
-        server.hears(TERM);
+        assert!(!server.trusts(TERM), "a leader without a message");
+        server.note_message(TERM);
         server.ticks(9);
         assert!(server.trusts(TERM) && !server.trusts(Term(8)));
         server.ticks(1);
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn the_silence_of_a_leader_does_not_count_while_the_server_is_suspended() {
         let mut server = Server::new();
-        server.hears(TERM);
+        server.note_message(TERM);
         server.ticks(2);
         server.now += 12_000 * MS;
         assert!(server.trusts(TERM), "also before the tick that notices");
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn a_server_that_hardly_runs_waits_for_sync_limit_at_most() {
         let mut server = Server::new();
-        server.hears(TERM);
+        server.note_message(TERM);
         for _ in 0..10 {
             assert!(server.trusts(TERM));
             server.is_suspended(950 * MS);
@@ -266,7 +267,7 @@ mod tests {
             server.is_suspended(delay * MS);
         }
         assert_eq!(server.length(), 600 * MS);
-        server.hears(TERM);
+        server.note_message(TERM);
         server.ticks(21);
         assert!(server.trusts(TERM), "1,050 ms");
         server.ticks(1);
@@ -290,27 +291,27 @@ mod tests {
     #[test]
     fn late_messages_of_one_leader_make_patient_and_the_pause_between_two_leaders_does_not() {
         let mut server = Server::new();
-        let mut hears_after = |ticks, term| {
+        let mut after_message = |ticks, term| {
             server.ticks(ticks);
-            server.hears(term);
+            server.note_message(term);
             server.length()
         };
-        hears_after(0, TERM);
-        hears_after(2, TERM);
-        assert_eq!(hears_after(20, Term(8)), Duration::ZERO, "another leader");
-        assert_eq!(hears_after(8, Term(8)), Duration::ZERO, "300 ms late, once");
-        assert_eq!(hears_after(6, Term(8)), 400 * MS, "200 ms late");
+        after_message(0, TERM);
+        after_message(2, TERM);
+        assert_eq!(after_message(20, Term(8)), Duration::ZERO, "another leader");
+        assert_eq!(after_message(8, Term(8)), Duration::ZERO, "300 ms late, once");
+        assert_eq!(after_message(6, Term(8)), 400 * MS, "200 ms late");
     }
 
     #[test]
     fn nothing_waits_for_a_leader_that_is_gone() {
         let server = Server::new();
-        server.hears(TERM);
+        server.note_message(TERM);
         assert_eq!(server.patience.lease(server.now), 500 * MS);
         assert!(server.trusts(TERM));
         server.patience.waive(TERM);
         assert!(!server.trusts(TERM));
-        server.hears(Term(8));
+        server.note_message(Term(8));
         assert!(server.trusts(Term(8)));
     }
 }

@@ -242,7 +242,7 @@ impl RpcServer {
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
             if Some(term) >= known {
-                patience.hears(Instant::now(), term);
+                patience.note_message(Instant::now(), term);
             }
             if !suspects_quorum && Some(term) >= known {
                 leader_contact.renew();

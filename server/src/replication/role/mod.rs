@@ -231,7 +231,7 @@ impl RoleState {
         };
         let catch_up = if is_led(wanted) { self.catch_up(seen) } else { CatchUp::No };
         let is_held_back = self.held_back_until.is_some_and(|until| now < until);
-        let may_stand = !seen.is_removed && !seen.has_diverged && !is_held_back;
+        let may_run = !seen.is_removed && !seen.has_diverged && !is_held_back;
         self.role = if catch_up == CatchUp::No { wanted } else { Role::Looking };
         Decision {
             role: self.role,
@@ -240,8 +240,8 @@ impl RoleState {
             lease_until_ms: self.lease_until_ms(seen),
             is_member,
             is_halted: seen.has_diverged,
-            may_elect: may_stand && !seen.waits_for_leader,
-            campaigns: seen.leader_is_gone && may_stand && seen.is_voter,
+            may_elect: may_run && !seen.waits_for_leader,
+            campaigns: seen.leader_is_gone && may_run && seen.is_voter,
             sends_heartbeats,
             suspects_quorum,
             gives_way,
