@@ -70,7 +70,7 @@ impl Host {
             (replica.state().snapshot(), inner.has_failed, replica.is_applying())
         });
         assert!(!is_applying || has_failed, "entries are applied when their commit returns");
-        // It would pass for the state behind an entry that is not in it.
+        // The snapshot would claim an entry that its state lacks.
         assert!(!has_failed, "a server that cannot follow the log writes no snapshot");
         view
     }

@@ -28,7 +28,7 @@ impl Turn {
     /// The budget, in units of about a microsecond.
     pub(crate) const WORK: u64 = 1000;
 
-    /// The work of a request in such units, in addition to what the replica charges.
+    /// The work of a request in such units, in addition to the charges of the replica.
     pub(super) const REQUEST: u64 = 4;
 
     /// Returns the work that is left.

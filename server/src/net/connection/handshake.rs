@@ -16,7 +16,7 @@ use super::super::four_letter;
 use super::Connection;
 use crate::host::Admission;
 
-/// The longest handshake frame: 45 bytes as clients send it, with room for what may come.
+/// The longest handshake frame: clients send 45 bytes, and later versions may send more.
 const HANDSHAKE_BYTES_MAX: usize = 4 << 10;
 
 /// The pause before a full queue of proposals is offered a handshake again.
