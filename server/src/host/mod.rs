@@ -20,6 +20,8 @@ mod silences;
 mod standing;
 mod step;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod turns;
 

@@ -1,56 +1,16 @@
 //! The turns of tasks on one thread. Counted in work of the replica between two turns of another task, so
 //! that a slow machine changes nothing.
 
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 use zoolet_jute::{Acl, MultiReadOp, Parts};
 use zoolet_replica::{Op, Policy, ProposalNumber};
 
 use super::*;
+use crate::host::testing::OtherTask;
 
 /// The most work between two turns of another task: a hold with its last step, and one more of the task
 /// for unfinished work.
 const WORK_MAX: u64 = 4 * Turn::WORK;
-
-/// Another task, which runs as often as it can.
-struct Other {
-    turns: Arc<AtomicU64>,
-    /// The most work between two of its turns.
-    longest: Arc<AtomicU64>,
-    task: JoinHandle<()>,
-}
-
-impl Other {
-    fn spawn(host: &Arc<Host>) -> Self {
-        let host = Arc::clone(host);
-        let (turns, longest) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
-        let (counted, longest_so_far) = (Arc::clone(&turns), Arc::clone(&longest));
-        let task = tokio::spawn(async move {
-            let mut before = host.work_done();
-            loop {
-                yield_now().await;
-                let now = host.work_done();
-                longest_so_far.fetch_max(now - before, Ordering::Relaxed);
-                counted.fetch_add(1, Ordering::Relaxed);
-                before = now;
-            }
-        });
-        Self { turns, longest, task }
-    }
-
-    fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
-    }
-
-    /// Returns the most work between two of its turns, up to now.
-    async fn longest(self) -> u64 {
-        let before = self.turns();
-        while self.turns() == before {
-            yield_now().await;
-        }
-        self.task.abort();
-        self.longest.load(Ordering::Relaxed)
-    }
-}
 
 fn create(path: String) -> Request {
     Request::Create(CreateRequest { path, data: None, acl: Some(Acl::open()), flags: 0 })
@@ -85,7 +45,7 @@ fn foreign_batches() -> Vec<(Term, Bytes)> {
 #[tokio::test]
 async fn the_log_yields_to_other_tasks() {
     let bench = Bench::new();
-    let other = Other::spawn(&bench.host);
+    let other = OtherTask::spawn(&bench.host);
     yield_now().await;
     let before = bench.host.work_done();
     bench.host.commit_in_turns(foreign_batches()).await;
@@ -99,7 +59,7 @@ async fn the_log_yields_to_other_tasks() {
 async fn little_work_costs_no_turn() {
     let bench = Bench::new();
     let (connection, _outbox) = bench.connect();
-    let other = Other::spawn(&bench.host);
+    let other = OtherTask::spawn(&bench.host);
     yield_now().await;
     let before = other.turns();
     let mut turn = Turn::default();
@@ -120,7 +80,7 @@ async fn unfinished_work_yields_to_other_tasks() {
     for (connection, _) in &clients {
         assert_eq!(bench.ask(*connection, vec![sync(), long_read()]), 0);
     }
-    let other = Other::spawn(&bench.host);
+    let other = OtherTask::spawn(&bench.host);
     yield_now().await;
     let before = bench.host.work_done();
     bench.host.input(Input::Synced { through: CLIENTS as u64 });
