@@ -235,7 +235,7 @@ impl Ensemble {
         servers.filter_map(|(at, server)| server.as_ref().map(|server| (at, server)))
     }
 
-    /// Waits until all running servers serve, and says which one leads.
+    /// Waits until all running servers serve and those that are to vote are voters. Returns the leader.
     pub(super) async fn ready(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -244,12 +244,24 @@ impl Ensemble {
             let leaders: Vec<_> = roles.iter().filter(|(_, role)| *role == Role::Leader).collect();
             if let [(leader, _)] = leaders[..]
                 && roles.iter().all(|(_, role)| *role != Role::Looking)
+                && self.all_vote(*leader)
             {
                 return *leader;
             }
             assert!(Instant::now() < deadline, "not ready: {roles:?}");
             sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// Returns whether the leader has committed a membership in which all running servers vote that are
+    /// configured to.
+    fn all_vote(&self, leader: usize) -> bool {
+        let Some(Some(server)) = self.servers.get(leader) else { return false };
+        let view = server.raft.handle.view();
+        let [voters] = &view.membership.configs[..] else { return false };
+        let mut to_vote = self.running().filter(|(at, _)| self.members[*at].is_voter);
+        view.membership.index() <= view.committed
+            && to_vote.all(|(_, server)| voters.contains(&server.raft.handle.node()))
     }
 
     /// Waits until all of the first three servers serve, and counts them.
