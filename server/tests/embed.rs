@@ -47,9 +47,10 @@ async fn a_session_outlives_the_leader_that_it_was_on() {
     assert_eq!(second.session().id, session.id);
     let stat = second.exists("/mine").await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, session.id);
+    // The first client would take its session back once its server runs again.
+    second.close().await.unwrap();
     ensemble.restart(leader).await.unwrap();
     ensemble.wait_ready().await.unwrap();
-    second.close().await.unwrap();
     ensemble.shutdown().await;
 }
 
