@@ -293,6 +293,7 @@ pub fn run(options: &Options) -> Outcome {
     let marks = trace::take_marks();
     history.troubles = troubles(&marks, &nemesis.failures, healed_at);
     history.strikes.clone_from(&nemesis.strikes);
+    history.losses.clone_from(&nemesis.losses.all);
     Outcome {
         history,
         plan: nemesis.begun.clone(),

@@ -318,13 +318,10 @@ fn damage_is_named_with_file_and_offset() {
 
 /// Returns the image with zeros in the last segment, from an offset to the end of its page.
 fn without_page(image: &Image, from: usize) -> Image {
-    let disk = MemoryDisk::from_image(image.clone());
     let (path, bytes) = image.files().into_iter().rfind(|(path, _)| is_segment(path)).unwrap();
-    let end = (from / 4096 + 1) * 4096;
-    let zeros = vec![0; end.min(bytes as usize) - from];
-    disk.open(&path).unwrap().write_all_at(&zeros, from as u64).unwrap();
-    let mut image = disk.image();
-    image.settle();
+    let end = (from as u64 / 4096 + 1) * 4096;
+    let mut image = image.clone();
+    image.zero(&path, from as u64..end.min(bytes)).unwrap();
     image
 }
 

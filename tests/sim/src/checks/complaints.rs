@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Counts, Run, Violation};
-use crate::faults::{DAMAGED, Kind, OF_ANOTHER, SNAPSHOT_MISSING};
+use crate::faults::{DAMAGED, Kind, LOG_MISSING, OF_ANOTHER, SNAPSHOT_MISSING};
 use crate::floods;
 use crate::history::{Strike, Trouble, What};
 
@@ -71,7 +71,7 @@ fn excuses(strike: &Strike, trouble: &Trouble) -> bool {
             Kind::ReadError => says(OF_READ),
             // It is found when what is damaged is read.
             Kind::BitRot => says(DAMAGED),
-            Kind::LostFile => says(DAMAGED) || says(SNAPSHOT_MISSING),
+            Kind::LostFile => [DAMAGED, SNAPSHOT_MISSING, LOG_MISSING].into_iter().any(says),
             Kind::WrongDisk => says(OF_ANOTHER) && trouble.at <= strike.until + REPORTED_WITHIN,
             // The program sees its disk fail in the last moment before it ends.
             Kind::EndAt => {

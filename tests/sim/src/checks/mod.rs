@@ -21,6 +21,7 @@ mod durability;
 mod levels;
 mod linearizable;
 mod locks;
+mod losses;
 mod once;
 mod reads;
 mod recipes;
@@ -47,7 +48,7 @@ const VIOLATIONS_MAX: usize = 20;
 
 type Check = fn(&Run<'_>, &mut Counts) -> Vec<Violation>;
 
-const CHECKS: [Check; 19] = [
+const CHECKS: [Check; 20] = [
     same_log::check,
     levels::check,
     complaints::check,
@@ -57,6 +58,7 @@ const CHECKS: [Check; 19] = [
     reconfigs::check,
     once::check,
     durability::check,
+    losses::check,
     reads::check,
     linearizable::check,
     alone::check,

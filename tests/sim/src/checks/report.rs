@@ -227,6 +227,8 @@ pub struct Counts {
     pub walks: u64,
     /// See above.
     pub znodes_walked: u64,
+    /// Losses of durable data in logs.
+    pub losses: u64,
     /// Errors and ends of servers for which a fault of their disk is the reason.
     pub troubles_excused: u64,
     /// What servers had of things that are limited, and that was compared with the limit.

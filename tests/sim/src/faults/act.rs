@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
-use zoolet_storage::Survival;
 
 use super::exchange::Exchanges;
-use super::rot::named;
+use super::losses::Losses;
+use super::rot::has_files;
 use super::strike::{begin_at, connect_once, find, lane_links, mend_lanes};
 use super::voters::Voters;
-use super::{DAMAGED, Event, Fault, Files, Kind, Planned, SNAPSHOT_MISSING, Wait};
+use super::{
+    DAMAGED, Event, Fault, Kind, LOG_MISSING, Lost, Planned, SNAPSHOT_MISSING, Wait, Whom,
+};
 use crate::SimTime;
 use crate::history::{ClientNumber, Strike, What};
 use crate::network::{Conditions, MachineId};
@@ -67,6 +69,8 @@ pub(crate) struct Nemesis {
     pub(crate) failures: Vec<(SimTime, ServerId, String)>,
     /// The faults that make a server complain.
     pub(crate) strikes: Vec<Strike>,
+    /// The losses of files.
+    pub(crate) losses: Losses,
     voters: Voters,
     /// Those whose disks were damaged: they are given empty ones if they do not start.
     damaged: Vec<ServerId>,
@@ -89,6 +93,7 @@ impl Nemesis {
             clients_to_start: Vec::new(),
             failures: Vec::new(),
             strikes: Vec::new(),
+            losses: Losses::default(),
             voters: Voters::default(),
             damaged: Vec::new(),
             exchanges: Exchanges::default(),
@@ -316,21 +321,15 @@ impl Nemesis {
     }
 
     /// Whether a fault of files finds the server's own ones.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the others need none")]
     fn finds_files(&self, fault: &Fault, world: &World) -> bool {
-        let files = match fault {
-            Fault::WrongDisk { server, of } => {
-                return self.exchanges.may_begin(*server, *of, world);
-            }
-            Fault::BitRot { files, .. } => *files,
-            Fault::LostFile { .. } => Files::NewestSnapshot,
-            _ => return true,
-        };
+        if let Fault::WrongDisk { server, of } = fault {
+            return self.exchanges.may_begin(*server, *of, world);
+        }
+        if !matches!(fault.kind(), Kind::BitRot | Kind::LostFile) {
+            return true;
+        }
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return true };
-        let has_files = |server: &Server| {
-            let image = server.disk().image().after_power_cut(Survival::Nothing);
-            !named(&image, files).is_empty()
-        };
+        let has_files = |server| has_files(server, fault);
         !self.exchanges.has_begun(id) && world.servers.get(&id).is_some_and(has_files)
     }
 
@@ -349,11 +348,18 @@ impl Nemesis {
         let Some(id) = fault.whom().and_then(|whom| find(whom, world)) else { return };
         let now = world.now();
         let kind = fault.kind();
-        if may_complain(kind) {
+        let Some(server) = world.servers.get_mut(&id) else { return };
+        if let Fault::LostFile { lost: lost @ Lost::LogEnd { .. }, .. } = fault
+            && server.machine.runs()
+        {
+            server.shut_down();
+            self.losses.await_stop(id, *lost);
+            return;
+        }
+        if kind.may_complain() {
             let until = if kind == Kind::EndAt { now + END_WITHIN } else { end };
             self.strikes.push(Strike { kind, server: id, from: now, until });
         }
-        let Some(server) = world.servers.get_mut(&id) else { return };
         if let Fault::EndAt { point, survival, .. } = fault {
             server.end_at(*point, *survival);
             self.ending.insert(id, end - now);
@@ -362,6 +368,9 @@ impl Nemesis {
         }
         if let Some(act) = begin_at(server, fault, end) {
             self.at(end, act);
+        }
+        if let Fault::LostFile { lost, .. } = fault {
+            self.losses.strike(server, *lost, now);
         }
         if let Fault::WrongDisk { of, .. } = fault {
             self.exchanges.begin(id, *of, world);
@@ -377,6 +386,7 @@ impl Nemesis {
     fn lose_disk(&mut self, server: ServerId) {
         self.voters.lose(server);
         self.exchanges.forget(server);
+        self.losses.end(server);
     }
 
     /// Ends the servers that have come to the point at which they end.
@@ -415,6 +425,7 @@ impl Nemesis {
     /// Does what an operator's tools do: a server that has ended is started again, one that was
     /// damaged and does not start gets an empty disk.
     fn look_after(&mut self, world: &mut World) {
+        let now = world.now();
         let mut ended = Vec::new();
         for server in world.servers.values_mut() {
             if !server.machine.runs() {
@@ -433,15 +444,16 @@ impl Nemesis {
                     server.kill();
                     ended.push((server.id, Some("it runs in another one's directory".to_owned())));
                 }
-                Standing::Starts | Standing::Runs(_) => {}
+                Standing::Runs(_) => self.losses.runs(server.id, now),
+                Standing::Starts => {}
             }
         }
-        let now = world.now();
         for (id, why) in ended {
             if let Some(why) = why {
                 trace::of("nemesis");
                 trace::line(format_args!("server {id} has failed: {why}"));
-                let is_said = [DAMAGED, SNAPSHOT_MISSING].iter().any(|text| why.contains(text));
+                let texts = [DAMAGED, SNAPSHOT_MISSING, LOG_MISSING];
+                let is_said = texts.iter().any(|text| why.contains(text));
                 let is_damaged = self.damaged.contains(&id) && is_said;
                 if is_damaged && let Some(server) = world.servers.get_mut(&id) {
                     server.wipe();
@@ -449,6 +461,11 @@ impl Nemesis {
                     self.damaged.retain(|damaged| *damaged != id);
                 }
                 self.failures.push((now, id, why));
+            } else if let Some(lost) = self.losses.stopped(id) {
+                let fault = Fault::LostFile { server: Whom::Server(id), lost };
+                if self.is_borne(&fault, world) && self.finds_files(&fault, world) {
+                    self.begin_at_server(&fault, now + RESTART_AFTER, world);
+                }
             }
             self.at(now + RESTART_AFTER, Act::Start(id));
         }
@@ -463,22 +480,9 @@ impl Nemesis {
             }
         }
         self.waiting.clear();
+        self.losses.await_no_stop();
         for server in world.servers.values() {
             server.disk().fail_no_more();
         }
     }
-}
-
-/// Whether servers that it strikes may complain.
-const fn may_complain(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Full
-            | Kind::DiskError
-            | Kind::BitRot
-            | Kind::EndAt
-            | Kind::ReadError
-            | Kind::LostFile
-            | Kind::WrongDisk
-    )
 }

@@ -6,7 +6,7 @@ use zoolet_replica::ServerId;
 use zoolet_server::internals::Lane;
 use zoolet_storage::{Fault as DiskFault, Survival};
 
-use super::{Fault, Files, Kind, Planned, Whom};
+use super::{Fault, Files, Kind, Lost, Planned, Whom};
 use crate::SimTime;
 use crate::chance::Chance;
 use crate::network::{Conditions, LaneFault, MachineId};
@@ -255,7 +255,17 @@ impl Drawer {
     fn lost_file(&mut self) -> Option<Fault> {
         let server = Whom::Server(self.disk_to_lose()?);
         let is_cut = self.chance.permille(500);
-        Some(Fault::LostFile { server, cut_at: is_cut.then(|| self.chance.number()) })
+        let lost = match self.chance.between(0, 5) {
+            0..2 => Lost::Snapshot { cut_at: is_cut.then(|| self.chance.number()) },
+            // A segment that is cut has the wrong length, so zeros are harder to notice.
+            2..4 => Lost::LogEnd {
+                sectors: self.chance.between(1, 8),
+                is_cut: is_cut && self.chance.permille(500),
+            },
+            4 => Lost::Segments,
+            _ => Lost::AllButIdentity,
+        };
+        Some(Fault::LostFile { server, lost })
     }
 
     /// The directory of any other server.

@@ -88,7 +88,7 @@ fault_kinds! {
     Level = "level",
     /// Disks refuse to be read.
     ReadError = "read-error",
-    /// Snapshots are cut or missing.
+    /// Snapshots or logs are cut or missing.
     LostFile = "lost-file",
     /// Servers are started with the directory of another one.
     WrongDisk = "wrong-disk",
@@ -98,6 +98,20 @@ impl Kind {
     /// Whether it may cost a server its disk.
     pub(crate) const fn may_cost_disk(self) -> bool {
         matches!(self, Self::BitRot | Self::LostFile | Self::DiskLoss)
+    }
+
+    /// Returns whether servers that it strikes may complain.
+    pub(super) const fn may_complain(self) -> bool {
+        matches!(
+            self,
+            Self::Full
+                | Self::DiskError
+                | Self::BitRot
+                | Self::EndAt
+                | Self::ReadError
+                | Self::LostFile
+                | Self::WrongDisk
+        )
     }
 }
 

@@ -8,6 +8,7 @@ mod draw;
 mod event;
 mod exchange;
 mod kind;
+mod losses;
 mod rot;
 mod strike;
 mod voters;
@@ -31,6 +32,8 @@ use crate::world::Point;
 pub(crate) const DAMAGED: &str = "damaged";
 /// What a server says whose log goes on behind a snapshot that is not there.
 pub(crate) const SNAPSHOT_MISSING: &str = "no snapshot reaches so far";
+/// Part of the error of a server whose log is missing.
+pub(crate) const LOG_MISSING: &str = "but its log is not in";
 /// What a server says that is started with the directory of another one.
 pub(crate) const OF_ANOTHER: &str = "belongs to server";
 
@@ -241,12 +244,13 @@ pub enum Fault {
         /// Which read.
         read: u64,
     },
-    /// A server loses its power, and when it is back its newest snapshot is cut or missing.
+    /// A server loses its power, or stops cleanly if the end of its log is lost. Then it loses files and
+    /// is started again.
     LostFile {
         /// Whose.
         server: Whom,
-        /// Where it is cut, by a number that is taken to its length; it is missing without.
-        cut_at: Option<u64>,
+        /// The lost files.
+        lost: Lost,
     },
     /// A server is started with a copy of the directory of another one, and with its own one behind the
     /// span.
@@ -267,6 +271,27 @@ pub enum Files {
     Log,
     /// The newest snapshot.
     NewestSnapshot,
+}
+
+/// A loss of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The newest snapshot.
+    Snapshot {
+        /// Where it is cut, by a number that is taken to its length; it is missing without.
+        cut_at: Option<u64>,
+    },
+    /// The end of a log that was closed cleanly.
+    LogEnd {
+        /// The number of sectors, counted from the end of those in use.
+        sectors: u64,
+        /// True if the segment is cut there; otherwise they become zeros.
+        is_cut: bool,
+    },
+    /// All segments of the log.
+    Segments,
+    /// All files but the identity of the directory.
+    AllButIdentity,
 }
 
 /// A server by its number, or by its part when the fault begins.

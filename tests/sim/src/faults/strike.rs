@@ -4,7 +4,7 @@ use zoolet_replica::ServerId;
 use zoolet_storage::Survival;
 
 use super::act::Act;
-use super::rot::{lose_snapshot, rot};
+use super::rot::rot;
 use super::{Fault, Whom};
 use crate::SimTime;
 use crate::network::MachineId;
@@ -61,9 +61,8 @@ pub(super) fn begin_at(server: &mut Server, fault: &Fault, end: SimTime) -> Opti
             server.damage(|image| rot(image, *files, *place));
             return Some(Act::Start(id));
         }
-        Fault::LostFile { cut_at, .. } => {
+        Fault::LostFile { .. } => {
             server.cut_power(Survival::Nothing);
-            server.damage(|image| lose_snapshot(image, *cut_at));
             return Some(Act::Start(id));
         }
         Fault::DiskLoss { .. } => {

@@ -143,6 +143,29 @@ fn a_disk_that_is_lost_within_an_exchange_does_not_come_back() {
 }
 
 #[test]
+fn a_server_that_has_lost_its_log_or_its_end_does_not_run_until_it_has_an_empty_disk() {
+    let _ = tracing::subscriber::set_global_default(trace::Logs);
+    let end = |is_cut| Lost::LogEnd { sectors: 8, is_cut };
+    for (lost, text) in [
+        (end(false), DAMAGED),
+        (end(true), DAMAGED),
+        (Lost::Segments, LOG_MISSING),
+        (Lost::AllButIdentity, LOG_MISSING),
+    ] {
+        let fault = Fault::LostFile { server: Whom::Server(ONE), lost };
+        let (mut world, mut nemesis) =
+            world(vec![Planned { at: SimTime::from_ms(3000), ..planned(fault) }]);
+        let (world, nemesis) = (&mut world, &mut nemesis);
+        assert!(go_until(world, nemesis, |_, nemesis| !nemesis.failures.is_empty()), "{lost:?}");
+        assert!(go_until(world, nemesis, |world, _| serves(world)), "{lost:?}");
+        let [(_, ONE, why)] = &*nemesis.failures else { panic!("{:?}", nemesis.failures) };
+        assert!(why.contains(text), "{lost:?}: {why}");
+        let [loss] = &*nemesis.losses.all else { panic!("{:?}", nemesis.losses) };
+        assert_eq!((loss.lost, loss.ran_at, loss.is_replaced), (lost, None, true));
+    }
+}
+
+#[test]
 fn a_stalled_disk_holds_a_start_up() {
     let at = |ms, fault, span_ms| Planned {
         at: SimTime::from_ms(ms),

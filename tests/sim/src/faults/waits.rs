@@ -88,7 +88,7 @@ impl Drawer {
                 Fault::BitRot { server, files: Files::NewestSnapshot, place }
             }
             Fault::ReadError { read, .. } => Fault::ReadError { server, read },
-            Fault::LostFile { cut_at, .. } => Fault::LostFile { server, cut_at },
+            Fault::LostFile { lost, .. } => Fault::LostFile { server, lost },
             other @ (Fault::CutLeader { .. }
             | Fault::PowerCut { .. }
             | Fault::Cut { .. }

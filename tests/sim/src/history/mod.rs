@@ -12,7 +12,7 @@ use zoolet_replica::ServerId;
 pub use self::steps::{LockStep, RecipeStep};
 
 use crate::SimTime;
-use crate::faults::Kind;
+use crate::faults::{Kind, Lost};
 use crate::trace;
 
 /// A client of a run, from 0: one program that holds one session after another.
@@ -227,6 +227,21 @@ pub struct Strike {
     pub until: SimTime,
 }
 
+/// A loss of durable data in a server's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The time of the loss.
+    pub at: SimTime,
+    /// The server that had the log.
+    pub server: ServerId,
+    /// The lost files.
+    pub lost: Lost,
+    /// The first time at which the server ran with the rest of the log.
+    pub ran_at: Option<SimTime>,
+    /// True once the server has an empty disk.
+    pub is_replaced: bool,
+}
+
 /// A walk over the whole tree through one server, with a write at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
@@ -253,6 +268,8 @@ pub struct History {
     pub walks: BTreeMap<ServerId, Walk>,
     /// The faults of disks.
     pub strikes: Vec<Strike>,
+    /// The losses of logs.
+    pub losses: Vec<Loss>,
     /// From when on and until when no program of a client ran, and servers have noticed that; `None` if
     /// there was no such time.
     pub quiet: Option<(SimTime, SimTime)>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use zoolet_jute::{ErrorCode, EventType, ReconfigRequest, Request, SessionId};
 
 use super::{Facts, votes};
-use crate::faults::{Fault, Kind, OF_ANOTHER, SNAPSHOT_MISSING, Whom};
+use crate::faults::{Fault, Kind, LOG_MISSING, Lost, OF_ANOTHER, SNAPSHOT_MISSING, Whom};
 use crate::history::{LockStep, What};
 
 type Situation = (&'static str, fn(&Facts<'_>) -> bool);
@@ -155,6 +155,12 @@ pub(super) const SITUATIONS: &[Situation] = &[
     }),
     ("a snapshot is lost, and its server gets a new directory", |facts| {
         facts.outcome.failures.iter().any(|(.., why)| why.contains(SNAPSHOT_MISSING))
+    }),
+    ("the end of a log is lost after a clean stop", |facts| {
+        facts.outcome.history.losses.iter().any(|loss| matches!(loss.lost, Lost::LogEnd { .. }))
+    }),
+    ("a log vanishes, and its server does not start", |facts| {
+        facts.outcome.failures.iter().any(|(.., why)| why.contains(LOG_MISSING))
     }),
     ("a server does not start in another one's directory", |facts| {
         facts.outcome.failures.iter().any(|(.., why)| why.contains(OF_ANOTHER))

@@ -261,10 +261,11 @@ impl Server {
     }
 
     /// Changes what is on its disk. It must not run.
-    pub(crate) fn damage(&mut self, change: impl FnOnce(&mut Image)) {
+    pub(crate) fn damage<T>(&mut self, change: impl FnOnce(&mut Image) -> T) -> T {
         let mut image = self.disk.image();
-        change(&mut image);
+        let result = change(&mut image);
         self.exchange_disk(image);
+        result
     }
 
     fn end_on(&mut self, image: Image) {

@@ -1,6 +1,7 @@
 //! What may become of an image: a power cut, damage, and a look at what is there.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::{Directory, FileImage, Image, SECTOR_BYTES};
@@ -66,6 +67,15 @@ impl Image {
         let mut byte = [0];
         self.read(file, &mut byte, offset)?;
         self.write(file, &[byte[0] ^ mask], offset);
+        self.sync_data(file);
+        Ok(())
+    }
+
+    /// Replaces lost bytes of a file with zeros, durably.
+    pub fn zero(&mut self, path: &Path, bytes: Range<u64>) -> io::Result<()> {
+        let file = self.find(path)?;
+        let length = usize::try_from(bytes.end - bytes.start).map_err(io::Error::other)?;
+        self.write(file, &vec![0; length], bytes.start);
         self.sync_data(file);
         Ok(())
     }

@@ -20,6 +20,7 @@ const ROTTEN: &str = "it has ended by itself: data/wal/1.wal is damaged at byte 
 const UNREADABLE: &str =
     "it has ended by itself: cannot read data/wal/1.wal: injected fault of a read";
 const LOST: &str = "it has ended by itself: the log in data begins behind entry 20, and no snapshot reaches so far";
+const MISSING: &str = "it has ended by itself: data has served before, but its log is not in data/wal: a server must not start";
 const OF_ANOTHER: &str = "it has ended by itself: data belongs to server 2, but this is server 1";
 
 fn trouble(at_ms: u64, server: u8, text: &str) -> Trouble {
@@ -59,6 +60,7 @@ fn a_fault_of_a_disk_excuses_what_it_does_and_nothing_else() {
         (Kind::ReadError, UNREADABLE),
         (Kind::LostFile, ROTTEN),
         (Kind::LostFile, LOST),
+        (Kind::LostFile, MISSING),
         (Kind::WrongDisk, OF_ANOTHER),
     ];
     for (kind, text) in kinds {

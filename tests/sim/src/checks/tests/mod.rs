@@ -9,6 +9,7 @@ mod locks;
 mod locks_by_hand;
 mod log;
 mod long;
+mod losses;
 mod recipes;
 mod sessions;
 mod walks;
