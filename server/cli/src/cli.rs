@@ -204,6 +204,10 @@ pub(crate) struct ExportArgs {
     /// The dataDir to write, without data so far.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
+    /// Have zxids begin in this epoch, the upper half of a zxid, which has to be above the newest one
+    /// in the data. By default they begin above any that a server can have used.
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u32>,
 }
 
 #[derive(Clone, Debug, Args)]

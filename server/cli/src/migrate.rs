@@ -87,14 +87,16 @@ pub(crate) fn export(args: &ExportArgs) -> Result<(), MoveError> {
     zoolet_migrate::check_export(&args.to)?;
     log_all(&warnings);
     info!(data_dir = %config.data_dir.display(), "reading");
-    let state = embed::state_of(&config)?;
+    let (state, epoch) = embed::state_of(&config, args.epoch)?;
     info!(znodes = state.node_count(), to = %args.to.display(), "writing");
-    let exported = zoolet_migrate::export(&state, &args.to)?;
+    let exported = zoolet_migrate::export(&state, epoch, &args.to)?;
     print(&format!(
-        "exported {}\n  last zxid             {:#x}\n  znodes                {}\n  \
+        "exported {}\n  last zxid             {:#x}\n  \
+         zxids begin in        epoch {}\n  znodes                {}\n  \
          sessions              {}\n  digest                {:#x} (version 2)\n",
         exported.path.display(),
         exported.last_zxid.0,
+        epoch,
         exported.znodes,
         exported.sessions,
         exported.digest,

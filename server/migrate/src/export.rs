@@ -25,7 +25,7 @@ const NO_DATABASE: i64 = -1;
 pub struct Exported {
     /// The snapshot.
     pub path: PathBuf,
-    /// Its last transaction.
+    /// The last transaction of the state.
     pub last_zxid: Zxid,
     /// The digest of its tree, as Apache `ZooKeeper` computes it.
     pub digest: u64,
@@ -37,13 +37,17 @@ pub struct Exported {
 
 /// Writes a state into a directory, which is to be the `dataDir` of an Apache `ZooKeeper` server. It
 /// is created if need be, and must not have data. The snapshot is durable when this returns.
-pub fn export(state: &State, directory: &Path) -> Result<Exported, MigrateError> {
+///
+/// The snapshot has the first zxid of `epoch`. A single server continues in that epoch, and an ensemble
+/// begins the next one.
+pub fn export(state: &State, epoch: u32, directory: &Path) -> Result<Exported, MigrateError> {
     check_export(directory)?;
     let directory = directory.join(VERSION_DIRECTORY);
     fs::create_dir_all(&directory).map_err(MigrateError::io("create", &directory))?;
-    let path = directory.join(snapshot_name(state.last_zxid()));
+    let zxid = state.last_zxid().max(Zxid::new(epoch, 0));
+    let path = directory.join(snapshot_name(zxid));
     let temporary = directory.join("export.tmp");
-    let written = write(state, &temporary, &path);
+    let written = write(state, zxid, &temporary, &path);
     if written.is_err() {
         // If this fails as well, the file is left, and its name says what it is.
         let _ = fs::remove_file(&temporary);
@@ -75,20 +79,26 @@ fn first_file(directory: &Path) -> Result<Option<String>, MigrateError> {
     Ok(entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
 }
 
-fn write(state: &State, temporary: &Path, path: &Path) -> Result<(u64, u64), MigrateError> {
+fn write(
+    state: &State,
+    zxid: Zxid,
+    temporary: &Path,
+    path: &Path,
+) -> Result<(u64, u64), MigrateError> {
     let file = File::create_new(temporary).map_err(MigrateError::io("create", temporary))?;
     let mut out = Sealed { out: BufWriter::new(file), checksum: Adler32::new() };
     let failed = || MigrateError::io("write", temporary);
-    let done = write_content(state, &mut out).map_err(failed())?;
+    let done = write_content(state, zxid, &mut out).map_err(failed())?;
     let file = out.out.into_inner().map_err(|error| failed()(error.into_error()))?;
     file.sync_all().map_err(MigrateError::io("sync", temporary))?;
     fs::rename(temporary, path).map_err(MigrateError::io("rename", temporary))?;
     Ok(done)
 }
 
-/// Writes the content of a snapshot. Returns the digest and the number of its znodes.
+/// Writes the content of a snapshot of this zxid. Returns the digest and the number of its znodes.
 pub(crate) fn write_content<W: Write>(
     state: &State,
+    zxid: Zxid,
     out: &mut Sealed<W>,
 ) -> io::Result<(u64, u64)> {
     out.put(&MAGIC)?;
@@ -112,11 +122,11 @@ pub(crate) fn write_content<W: Write>(
     }
     out.bytes(Some(b"/"))?;
     out.seal()?;
-    out.i64(state.last_zxid().0)?;
+    out.i64(zxid.0)?;
     out.i32(DIGEST_VERSION)?;
     out.i64(digest.cast_signed())?;
     out.seal()?;
-    out.i64(state.last_zxid().0)?;
+    out.i64(zxid.0)?;
     out.seal()?;
     Ok((digest, znodes))
 }

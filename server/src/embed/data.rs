@@ -36,11 +36,12 @@ pub fn check_empty(config: &ServerConfig) -> Result<(), DataError> {
     Ok(node::check_empty(config)?)
 }
 
-/// Returns the state of a configured server behind the last entry of its log. The server must not
-/// run. Entries that no majority has acknowledged count as well, so the server with the longest log
-/// has everything that was acknowledged. Blocks.
-pub fn state_of(config: &ServerConfig) -> Result<State, DataError> {
-    Ok(node::state_of(config)?)
+/// Returns the state of a configured server after the last entry of its log, and the epoch in which
+/// zxids must begin wherever this state is used: `epoch`, or by default one that no server can have
+/// used. The server must not run. Entries that no majority has acknowledged count as well, so the
+/// server with the longest log has everything that was acknowledged. Blocks.
+pub fn state_of(config: &ServerConfig, epoch: Option<u32>) -> Result<(State, u32), DataError> {
+    Ok(node::state_of(config, epoch)?)
 }
 
 /// Makes an ensemble of a configured server alone, with the data that it has, for when a majority is

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::sleep;
 
 use zoolet_replica::state::State;
 use zoolet_storage::{RealDisk, WalOptions};
@@ -22,7 +23,9 @@ pub(crate) fn found(
     known: u32,
     epoch: Option<u32>,
 ) -> Result<Founded, OfflineError> {
-    replication::found(&options(config)?, state, known.into(), epoch)
+    let founded = replication::found(&options(config)?, state, known.into(), epoch)?;
+    wait_past(founded.epoch);
+    Ok(founded)
 }
 
 /// Refuses a configured server whose directory is not empty. Blocks.
@@ -30,9 +33,15 @@ pub(crate) fn check_empty(config: &ServerConfig) -> Result<(), OfflineError> {
     replication::refuse_files(&options(config)?)
 }
 
-/// Returns the state of a configured server that does not run. Blocks.
-pub(crate) fn state_of(config: &ServerConfig) -> Result<State, OfflineError> {
-    replication::state_of(&options(config)?)
+/// Returns the state of a configured server that does not run, and the epoch in which zxids must begin
+/// wherever this state is used. Blocks.
+pub(crate) fn state_of(
+    config: &ServerConfig,
+    epoch: Option<u32>,
+) -> Result<(State, u32), OfflineError> {
+    let (state, epoch) = replication::state_of(&options(config)?, epoch)?;
+    wait_past(epoch);
+    Ok((state, epoch))
 }
 
 /// Makes a configured server that does not run an ensemble of its own. Blocks.
@@ -40,7 +49,9 @@ pub(crate) fn recover(
     config: &ServerConfig,
     epoch: Option<u32>,
 ) -> Result<Recovered, OfflineError> {
-    replication::recover(&options(config)?, epoch)
+    let recovered = replication::recover(&options(config)?, epoch)?;
+    wait_past(recovered.epoch);
+    Ok(recovered)
 }
 
 /// Founds the empty directory of a configured server with a backup. Blocks.
@@ -49,7 +60,16 @@ pub(crate) fn restore(
     backup: &Path,
     epoch: Option<u32>,
 ) -> Result<Restored, OfflineError> {
-    replication::restore(&options(config)?, backup, epoch)
+    let restored = replication::restore(&options(config)?, backup, epoch)?;
+    wait_past(restored.epoch);
+    Ok(restored)
+}
+
+/// Waits until the clock is past an epoch, so that the next founding begins above it.
+fn wait_past(epoch: u32) {
+    if let Some(wait) = replication::time_until_past(epoch, RealClock::new().now().wall_ms) {
+        sleep(wait);
+    }
 }
 
 fn options(config: &ServerConfig) -> Result<OfflineOptions, OfflineError> {

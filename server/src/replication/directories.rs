@@ -19,6 +19,9 @@ use crate::loss_mark::{self, LossMark};
 /// Where Apache `ZooKeeper` has its log and its snapshots.
 const APACHE_DATA: &str = "version-2";
 
+/// The directory of the history, in the data directory.
+const HISTORY: &str = "history";
+
 /// The directories, locked as long as this lives.
 #[derive(Debug)]
 pub(super) struct Directories {
@@ -153,7 +156,9 @@ impl Directories {
 
     /// Refuses a directory with files that are written only after its identity.
     fn refuse_lost_identity(&self) -> Result<(), StorageError> {
-        for (directory, name) in [(&self.data, boot::FILE_NAME), (self.of_log(), FOUNDING)] {
+        for (directory, name) in
+            [(&self.data, boot::FILE_NAME), (&self.data, HISTORY), (self.of_log(), FOUNDING)]
+        {
             let found = directory.path().join(name);
             let is_there = directory.disk().exists(&found);
             if Identity::read(directory)?.is_none()
@@ -301,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_a_server_has_left_is_not_taken_for_a_new_disk() {
-        for left in ["boot", "founding"] {
+        for left in ["boot", "founding", "history"] {
             let disk = MemoryDisk::new();
             disk.create_dir_all(Path::new("data")).unwrap();
             disk.create(&Path::new("data").join(left)).unwrap();

@@ -2,19 +2,28 @@
 //!
 //! The lost servers may have held elections that this data does not know, and earlier foundings with
 //! the same data may have used epochs above it. Clients may hold zxids of those terms, as fencing
-//! tokens and as the newest zxid seen. So the epoch rises with the wall clock: one epoch for each
-//! second is more than elections use, so every epoch that was used earlier is below the clock's.
-//! Data that is ahead of the clock shows that the clock cannot be trusted, and the new ensemble
+//! tokens and as the newest zxid seen. So the epoch rises with the wall clock: four epochs per second
+//! are more than elections use, so every epoch that was used earlier is below the clock's.
+//! Data that is far ahead of the clock shows that the clock cannot be trusted, and the new ensemble
 //! begins far above the newest term in the data.
+
+use std::time::Duration;
 
 use thiserror::Error;
 
-/// The wall clock at epoch 0: 2026-01-01, in seconds since 1970. The last epoch is that of 2094.
-const CLOCK_START_S: i64 = 1_767_225_600;
+/// The wall clock at epoch 0: 2026-01-01, in milliseconds since 1970. The last epoch is that of
+/// January 2043.
+const CLOCK_START_MS: i64 = 1_767_225_600_000;
+
+/// The time of one epoch.
+const EPOCH_MS: i64 = 250;
 
 /// By how much the clock's epoch must exceed the data's: in the first seconds after a founding there
 /// can be several elections per second.
 const CLOCK_MARGIN: u64 = 16;
+
+/// How far an epoch may be ahead of the clock so that the founding waits for the clock: 6 s.
+const AHEAD_MAX: u64 = 24;
 
 /// The number of epochs to skip at least if the clock gives no usable epoch. Each epoch is an election
 /// in which a majority has taken part, since a pre-vote precedes every increase of the term. The gap
@@ -46,9 +55,9 @@ pub enum EpochError {
 }
 
 /// Returns the epoch above which zxids begin: the chosen one, or by default the clock's. If `known`,
-/// the newest epoch in the data, is not well below the clock's, the epoch is at least the gap above
-/// `known`, and still rises with the clock for 48 days (the gap in seconds). `wall_ms` is the wall
-/// clock.
+/// the newest epoch in the data, is a little ahead of the clock, the epoch is just above `known`, and
+/// the caller waits for the clock (`time_until_past`). If it is far ahead, the epoch is at least the gap
+/// above `known`, and still rises with the clock for 12 days (the gap). `wall_ms` is the wall clock.
 pub(super) fn first_epoch(
     known: u64,
     chosen: Option<u32>,
@@ -59,35 +68,53 @@ pub(super) fn first_epoch(
         Some(chosen) if chosen > EPOCH_MAX => Err(EpochError::TooLarge(chosen)),
         Some(chosen) => Ok(chosen),
         None => {
-            let since_start_s = wall_ms.div_euclid(1000).saturating_sub(CLOCK_START_S);
-            let by_clock = u64::try_from(since_start_s).unwrap_or(0);
+            let by_clock = clock_epoch(wall_ms);
             let by_data = known
                 .saturating_add(EPOCH_GAP.into())
-                .saturating_add(by_clock % u64::from(EPOCH_GAP));
-            // A clock far in the future must not use up all epochs.
-            let is_usable =
-                by_clock > known.saturating_add(CLOCK_MARGIN) && by_clock <= u64::from(EPOCH_MAX);
-            let epoch = if is_usable { by_clock } else { by_data };
-            let epoch = u32::try_from(epoch).ok().filter(|epoch| *epoch <= EPOCH_MAX);
+                .saturating_add(by_clock.unwrap_or(0) % u64::from(EPOCH_GAP));
+            let above_known = known.saturating_add(CLOCK_MARGIN + 1);
+            let by_clock = by_clock
+                .filter(|clock| above_known <= clock.saturating_add(AHEAD_MAX))
+                .map(|clock| clock.max(above_known))
+                // A clock far in the future must not use up all epochs.
+                .filter(|epoch| *epoch <= u64::from(EPOCH_MAX));
+            let epoch = u32::try_from(by_clock.unwrap_or(by_data)).ok();
+            let epoch = epoch.filter(|epoch| *epoch <= EPOCH_MAX);
             epoch.ok_or(EpochError::NoneLeft(known))
         }
     }
+}
+
+/// Returns how long it takes until the epoch of the clock is above `epoch`, so that the next founding
+/// begins above it; `None` if it is far ahead of the clock.
+pub(crate) fn time_until_past(epoch: u32, wall_ms: i64) -> Option<Duration> {
+    let past_ms = CLOCK_START_MS + (i64::from(epoch) + 1) * EPOCH_MS;
+    let left_ms = past_ms.saturating_sub(wall_ms).max(0);
+    let max_ms = (AHEAD_MAX + 1) * EPOCH_MS.unsigned_abs();
+    (left_ms.unsigned_abs() <= max_ms).then(|| Duration::from_millis(left_ms.unsigned_abs()))
+}
+
+/// Returns the epoch of the wall clock; `None` before the first.
+fn clock_epoch(wall_ms: i64) -> Option<u64> {
+    u64::try_from(wall_ms.checked_sub(CLOCK_START_MS)?.div_euclid(EPOCH_MS)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns the wall clock `seconds` after the start of the epochs.
-    fn at(seconds: i64) -> i64 {
-        (CLOCK_START_S + seconds) * 1000
+    /// Returns the wall clock at an epoch.
+    fn at(epoch: i64) -> i64 {
+        CLOCK_START_MS + epoch * EPOCH_MS
     }
 
     #[test]
     fn an_epoch_is_above_all_that_a_server_can_have_used() {
+        let known = 100_u32;
         for wrong in [i64::MIN, 0, at(-1), at(0), at(i64::from(EPOCH_MAX) + 1), i64::MAX] {
-            let epoch = first_epoch(7, None, wrong).unwrap();
-            assert!((EPOCH_GAP + 7..2 * EPOCH_GAP + 7).contains(&epoch), "{wrong}: {epoch}");
+            let epoch = first_epoch(known.into(), None, wrong).unwrap();
+            let expected = known + EPOCH_GAP..known + 2 * EPOCH_GAP;
+            assert!(expected.contains(&epoch), "{wrong}: {epoch}");
         }
         assert_eq!(first_epoch(7, Some(8), 0), Ok(8));
         let last = u64::from(EPOCH_MAX);
@@ -96,18 +123,28 @@ mod tests {
         assert_eq!(first_epoch(0, None, at(i64::from(EPOCH_MAX))), Ok(EPOCH_MAX));
     }
 
-    /// Restoring a backup twice led to the same epochs twice.
+    /// Restoring a backup twice led to the same epochs twice, and a second recovery within seconds to
+    /// epochs that were far ahead of the clock.
     #[test]
     fn an_epoch_rises_with_every_founding_whatever_the_data_knows() {
-        let now: u32 = 28_800_000;
-        let mut newest = 0;
-        // Also data that is older than that of an earlier founding.
-        for (second, known) in [(0, 7), (1, 7), (2, 0), (60, u64::from(now)), (3600, 3), (9000, 0)]
+        let (mut wall_ms, mut newest) = (at(28_800_000), 0);
+        // Data of the founding before, which has held some elections, and older data.
+        for (since_ms, elections) in
+            [(0, None), (0, Some(1)), (0, Some(9)), (7, None), (1000, Some(0)), (3_600_000, None)]
         {
-            let epoch = first_epoch(known, None, at(i64::from(now) + second)).unwrap();
-            assert!(epoch > newest && u64::from(epoch) > known, "after {second} s: {epoch}");
+            wall_ms += since_ms;
+            let known = elections.map_or(3, |elections| newest + elections);
+            let epoch = first_epoch(known.into(), None, wall_ms).unwrap();
+            assert!(epoch > newest.max(known), "{epoch} after {newest}");
+            let wait = time_until_past(epoch, wall_ms).unwrap();
+            assert!(wait < Duration::from_secs(7), "{wait:?}");
+            wall_ms += i64::try_from(wait.as_millis()).unwrap();
+            assert!(clock_epoch(wall_ms) > Some(epoch.into()));
             newest = epoch;
         }
+        let now = 28_800_000_u32;
+        assert_eq!(time_until_past(now, at(i64::from(now) + 1)), Some(Duration::ZERO));
+        assert_eq!(time_until_past(now + AHEAD_MAX as u32 + 1, at(now.into())), None);
         // Data that is ahead of the clock.
         let ahead = u64::from(now) + 100_000;
         let epochs =

@@ -81,6 +81,7 @@ use crate::transport::Net;
 /// connections, so a later end of another one is enough.
 const HANG_UPS_MAX: usize = 64;
 
+pub(crate) use self::epoch::time_until_past;
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
 pub use self::offline::Founded;

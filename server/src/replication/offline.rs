@@ -19,7 +19,7 @@ use zoolet_storage::{
 
 use super::directories::Directories;
 use super::epoch::{EpochError, first_epoch};
-use super::forced::durably;
+use super::forced::{durably, known_term};
 use super::join_error::JoinError;
 use crate::consensus::{LeaderVote, MemberNode, Membership};
 use crate::entropy::Entropy;
@@ -211,11 +211,19 @@ pub(super) fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Off
 }
 
 /// Returns the state of a server's directory behind the last entry of its log, whether all of them
-/// were committed or not. Blocks.
-pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> {
+/// were committed or not, and the epoch in which zxids must begin wherever this state is used. Blocks.
+pub(crate) fn state_of(
+    options: &OfflineOptions,
+    epoch: Option<u32>,
+) -> Result<(State, u32), OfflineError> {
     let (directories, _) = claim(options)?;
     let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
-    read_state(options, &directories, &wal)
+    let state = read_state(options, &directories, &wal)?;
+    let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
+    let (newest, _) = store.newest()?;
+    let known = known_term(&wal, newest.as_ref())?.max(u64::from(state.last_zxid().epoch()));
+    let epoch = first_epoch(known, epoch, options.wall_ms)?;
+    Ok((state, epoch))
 }
 
 /// Locks the directories of a server that has data, and returns whose they are.
@@ -326,7 +334,9 @@ mod tests {
         let disk = MemoryDisk::new();
         let founding = found(&options(&disk), &state(), 0, None).unwrap().founding;
         assert_ne!(founding, 0);
-        let read = state_of(&options(&disk)).unwrap();
+        let (read, epoch) = state_of(&options(&disk), None).unwrap();
+        assert!(epoch > read.last_zxid().epoch());
+        assert_eq!(state_of(&options(&disk), Some(epoch + 7)).unwrap().1, epoch + 7);
         assert_eq!(read.digest(), state().digest());
         assert_eq!(read.last_zxid(), Zxid::new(5, 9));
         for directory in ["data", "log"] {
@@ -351,14 +361,14 @@ mod tests {
         // Without a clock; the state is of epoch 5.
         assert_eq!(newest_term(0, None, 0), newest_term(5, None, 0));
         assert_eq!(newest_term(9, None, 0), newest_term(5, None, 0) + 4);
-        // The same state again, five seconds later: the first ensemble may have had four elections.
-        assert_eq!(newest_term(5, None, WALL_MS + 5000), newest_term(5, None, WALL_MS) + 5);
+        // The same state again, five seconds later: the first ensemble may have had 19 elections.
+        assert_eq!(newest_term(5, None, WALL_MS + 5000), newest_term(5, None, WALL_MS) + 20);
     }
 
     #[test]
     fn a_directory_with_data_is_not_founded_and_one_without_is_not_read() {
         let disk = MemoryDisk::new();
-        let error = state_of(&options(&disk)).unwrap_err();
+        let error = state_of(&options(&disk), None).unwrap_err();
         assert!(matches!(error, OfflineError::NoData(_)), "{error}");
         found(&options(&disk), &state(), 0, None).unwrap();
         let before = Identity::peek(&disk, Path::new("data")).unwrap();

@@ -143,6 +143,12 @@ fn open_log(
             "the end of the log is lost, and with it writes that were acknowledged"
         );
     }
+    if let Some(batch) = recovered.last_in_doubt {
+        tracing::info!(
+            batch,
+            "the log was not closed cleanly, as after a crash; it ends with this batch. Later batches were              never acknowledged, unless the disk has lost data that it had synced"
+        );
+    }
     if let Some(TornTail { file, offset, batch, may_be_acknowledged }) = &recovered.torn {
         let file = file.display();
         if *may_be_acknowledged {

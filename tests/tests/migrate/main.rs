@@ -95,6 +95,7 @@ fn moves_in_and_out(version: &str, options: &[String]) {
     assert!(client.stat("/seq").pzxid > stat.pzxid);
     client.delete("/e/1");
     let between = observed::tree(&mut client);
+    let seen = client.last_zxid;
     server.kill();
 
     run("export", "--to", &config, "exported");
@@ -103,6 +104,7 @@ fn moves_in_and_out(version: &str, options: &[String]) {
     observed::assert_same(&between, &observed::tree(&mut client), "exported");
     let path = client.create("/seq/n-", CreateMode::PersistentSequential);
     assert_eq!(path, "/seq/n-0000000042");
+    assert!(client.last_zxid.epoch() > seen.epoch(), "{:?} follows {seen:?}", client.last_zxid);
     let report = config.ask("mntr");
     assert!(report.contains("zk_digest_mismatches_count\t0"), "{report}");
     // What Apache ZooKeeper has written behind the exported snapshot can be imported again.

@@ -88,7 +88,7 @@ fn is_whole_or_refused(made: &Made, name: &str) -> bool {
         Ok(imported) => {
             imported.state.check();
             let copy = tempfile::tempdir().unwrap();
-            export(&imported.state, copy.path()).unwrap();
+            export(&imported.state, 0, copy.path()).unwrap();
             let data = copy.path().to_owned();
             let again = import(&ImportOptions { data, logs: None, digests: true }, &mut |_| {});
             assert_eq!(again.unwrap().state.digest(), imported.state.digest());

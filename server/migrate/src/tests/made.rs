@@ -44,7 +44,7 @@ impl Made {
     /// A directory with a snapshot of [`state`].
     pub(super) fn with_snapshot(last: Zxid) -> Self {
         let made = Self::empty();
-        export(&state(last), made.directory.path()).unwrap();
+        export(&state(last), 0, made.directory.path()).unwrap();
         made
     }
 

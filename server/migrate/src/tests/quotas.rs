@@ -42,7 +42,7 @@ fn each_quota_counts_what_is_below_its_znode_and_nothing_beside_it() {
     ];
     znodes.extend(places.iter().flatten().map(|path| (path.as_str(), "")));
     let made = Made::empty();
-    export(&tree(&znodes), made.path()).unwrap();
+    export(&tree(&znodes), 0, made.path()).unwrap();
     let state = made.import().unwrap().state;
     let used = |path: &str| String::from_utf8(state.data(&stats(path)).unwrap().to_vec()).unwrap();
     assert_eq!(used("/a"), "count=4,bytes=10");

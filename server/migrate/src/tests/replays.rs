@@ -25,7 +25,7 @@ fn an_exported_state_is_imported_as_it_was() {
     assert_eq!(imported.state.digest(), state(LAST).digest());
     assert_eq!((imported.transactions, imported.digests_compared), (0, 1));
     assert_eq!(imported.notes, []);
-    let error = export(&imported.state, made.path()).unwrap_err().to_string();
+    let error = export(&imported.state, 0, made.path()).unwrap_err().to_string();
     assert!(error.contains("name an empty directory"), "{error}");
 }
 
@@ -191,7 +191,7 @@ fn a_snapshot_may_have_a_change_of_the_transaction_behind_its_digest() {
     made.write("log.10000000b", &log(&[create(after(1), "/b", 3)]));
     let ahead = made.import().unwrap();
     let other = Made::empty();
-    export(&ahead.state, other.path()).unwrap();
+    export(&ahead.state, 0, other.path()).unwrap();
     let mut snapshot = fs::read(other.file("snapshot.10000000b")).unwrap();
     let at = snapshot.len() - LAST_ZXID - DIGEST;
     snapshot[at..at + 8].copy_from_slice(&LAST.0.to_be_bytes());

@@ -87,6 +87,9 @@ pub struct Recovered {
     pub state: LogState,
     /// Where an unfinished write was cut off, which is normal after a power cut.
     pub torn: Option<TornTail>,
+    /// The last batch, if the log was not closed cleanly after it: a disk that has lost pages may have
+    /// lost later batches without a trace.
+    pub last_in_doubt: Option<u64>,
     /// The damage at the end that [`Wal::salvage`] has tolerated.
     pub lost: Option<String>,
 }
@@ -168,6 +171,7 @@ impl Wal {
         let recovered = Recovered {
             state: replay.state.clone(),
             torn: replay.torn.take(),
+            last_in_doubt: replay.last_in_doubt,
             lost: replay.lost.take(),
         };
         writer.tidy()?;

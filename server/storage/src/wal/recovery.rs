@@ -67,6 +67,8 @@ pub(super) struct Replay {
     pub(super) torn: Option<TornTail>,
     /// Damage at the end that was tolerated.
     pub(super) lost: Option<String>,
+    /// The last batch, if the log was not closed cleanly after it.
+    pub(super) last_in_doubt: Option<u64>,
     /// The recorded end.
     end: Option<EndRecord>,
     /// Whether the last batch read so far is the final one of the record, at its original location.
@@ -227,6 +229,8 @@ impl Replay {
                             format!("a bit has changed; the rest of batch {number} is whole");
                         return Err(StorageError::corrupt(path, at, what));
                     }
+                    // Batches after it may have become zeros.
+                    self.last_in_doubt = (!self.ends_unmoved).then_some(number - 1);
                     self.torn = search_later_batch(segment, bytes, offset, number)?;
                     if let Some(torn) = &mut self.torn {
                         torn.may_be_acknowledged = !self.ends_unmoved;
