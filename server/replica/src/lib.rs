@@ -26,7 +26,7 @@ mod network;
 mod now;
 mod numbers;
 mod options;
-mod path_prefix;
+mod path_table;
 mod policy;
 mod progress;
 mod proposals;

@@ -44,7 +44,6 @@ impl Host {
         self.locked(|inner, now| {
             let begun = inner.replica.work_done();
             let end = begun + inner.log_turn.left();
-            self.step(inner, Input::GoOn);
             while inner.has_failed || inner.replica.work_done() < end {
                 if !inner.has_failed && inner.replica.is_applying() {
                     self.step(inner, Input::GoOn);

@@ -1,7 +1,7 @@
 //! A request as it came off the wire, decoded before the host's lock is taken.
 
 use bytes::Bytes;
-use zoolet_jute::{Decode, DecodeError, OpCode, Request, RequestHeader, Xid};
+use zoolet_jute::{Decode, DecodeError, MultiOp, MultiReadOp, OpCode, Request, RequestHeader, Xid};
 use zoolet_replica::{BadRequest, SaslStep};
 
 /// One frame of a connection whose handshake is done.
@@ -15,7 +15,7 @@ pub struct Received {
     pub request: Result<Request, BadRequest>,
     /// What it leads to, if it is a token of a login.
     pub sasl: Option<SaslStep>,
-    /// The bytes of the frame.
+    /// The bytes of the frame, and of the memory of its parts.
     pub bytes: usize,
     /// When it came, on the monotonic clock, in milliseconds.
     pub since_ms: u64,
@@ -35,6 +35,7 @@ impl Received {
             }
             Some(_) | None => Err(BadRequest::Op),
         };
+        let bytes = bytes + request.as_ref().map_or(0, parts_bytes);
         Ok(Self { xid: header.xid, op, request, sasl: None, bytes, since_ms })
     }
 
@@ -53,6 +54,20 @@ impl Received {
                     | OpCode::SetWatches2
             )
         )
+    }
+}
+
+/// Returns the memory of the parts of a request besides their texts and data, in bytes: a part is
+/// several times as long as in the frame.
+fn parts_bytes(request: &Request) -> usize {
+    /// The head of the allocation of a part's path.
+    const ALLOCATION: usize = 16;
+    if let Request::Multi(parts) = request {
+        parts.0.len() * (size_of::<MultiOp>() + ALLOCATION)
+    } else if let Request::MultiRead(parts) = request {
+        parts.0.len() * (size_of::<MultiReadOp>() + ALLOCATION)
+    } else {
+        0
     }
 }
 
@@ -98,7 +113,7 @@ fn for_clients(op: OpCode) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::{BufMut, BytesMut};
-    use zoolet_jute::{Encode, PathWatchRequest};
+    use zoolet_jute::{Encode, Parts, PathVersionRequest, PathWatchRequest};
 
     use super::*;
 
@@ -129,6 +144,17 @@ mod tests {
         assert!(Received::decode(frame(3, 4, &body), 0).unwrap().request.is_ok());
         body.put_slice(b"what stands behind is ignored");
         assert!(Received::decode(frame(3, 4, &body), 0).unwrap().request.is_ok());
+    }
+
+    /// 256 MiB of requests took 1.7 GB, because short parts take more memory than bytes of a frame.
+    #[test]
+    fn the_parts_of_a_multi_count_with_their_memory() {
+        let check = MultiOp::Check(PathVersionRequest { path: "/".into(), version: 0 });
+        let mut body = BytesMut::new();
+        Parts(vec![check; 1000]).encode(&mut body);
+        let frame = frame(1, 14, &body);
+        let received = Received::decode(frame.clone(), 0).unwrap();
+        assert!(received.bytes > frame.len() + 1000 * size_of::<MultiOp>(), "{}", received.bytes);
     }
 
     #[test]

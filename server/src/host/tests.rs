@@ -86,12 +86,17 @@ impl Bench {
         Self { host, kept }
     }
 
-    /// Applies what is proposed.
+    /// Applies what is proposed, and finishes the work.
     fn commit(&self) {
+        self.commit_entry();
+        self.finish();
+    }
+
+    /// Applies what is proposed.
+    fn commit_entry(&self) {
         let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
         self.host.commit_many([(Term(1), Batch { origin, now_ms: 1, commands }.encode())]);
-        self.finish();
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
@@ -180,6 +185,30 @@ fn the_long_reads_that_wait_behind_a_sync_are_limited() {
     assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
     bench.input(Input::Synced { through: 1 });
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
+}
+
+/// While two clients set watches on 60,000 paths each, again and again, the log used each of its turns up
+/// for their requests: no other client's write was applied.
+#[test]
+fn entries_of_the_log_are_applied_while_long_requests_are_under_way() {
+    let bench = Bench::new();
+    let (connection, _outbox) = bench.connect();
+    let watches = Request::SetWatches(SetWatchesRequest {
+        relative_zxid: Zxid(0),
+        data_watches: Vec::new(),
+        exist_watches: (0..60_000).map(|number| format!("/watched-{number}")).collect(),
+        child_watches: Vec::new(),
+    });
+    let mut watches = bench.received(vec![watches]);
+    bench.host.requests(connection, &mut watches, &mut Turn::default());
+    let (_, outbox, _) = bench.try_connect();
+    let before = bench.host.work_done();
+    bench.commit_entry();
+    assert!(outbox.accepted().is_some());
+    let work = bench.host.work_done() - before;
+    assert!(work <= 2 * Turn::WORK, "{work} units of work for one entry");
+    assert!(bench.host.go_on(), "the long request is under way");
+    bench.finish();
 }
 
 /// A sync and 32 short requests took 1.2 GiB, and the lock for 2.5 s: all lists were put together

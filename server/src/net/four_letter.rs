@@ -1,6 +1,9 @@
 //! Four-letter words (protocol §14): asked in place of a handshake, answered with text.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::SemaphorePermit;
 
 use super::context::PortContext;
 use super::format;
@@ -48,11 +51,40 @@ words! {
 /// What a server without a leader says.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// The answer to a word. Long ones are put together in turns, one at a time.
-pub(super) async fn answer(word: Word, context: &PortContext) -> String {
-    if !context.options.server_info.words.allow(word.text()) {
-        return format!("{} is not executed because it is not in the whitelist.\n", word.text());
+/// The time limit for a client to read an answer, and for each MiB of it.
+const READ_TIME: Duration = Duration::from_secs(5);
+const READ_TIME_PER_MIB: Duration = Duration::from_secs(1);
+
+/// The answer to a word. There is one list at a time, until it is written or dropped: each takes memory,
+/// and as long as it has entries.
+pub(super) struct Answer<'a> {
+    pub(super) text: String,
+    _place: Option<SemaphorePermit<'a>>,
+}
+
+impl Answer<'_> {
+    /// Returns the time limit for the client to read it.
+    pub(super) fn time_max(&self) -> Duration {
+        let mib = u32::try_from(self.text.len() >> 20).unwrap_or(u32::MAX);
+        READ_TIME.saturating_add(READ_TIME_PER_MIB.saturating_mul(mib))
     }
+}
+
+/// Returns the answer to a word. Long ones are put together in turns.
+pub(super) async fn answer(word: Word, context: &PortContext) -> Answer<'_> {
+    if !context.options.server_info.words.allow(word.text()) {
+        let name = word.text();
+        let text = format!("{name} is not executed because it is not in the whitelist.\n");
+        return Answer { text, _place: None };
+    }
+    let is_list =
+        matches!(word, Word::Stat | Word::Cons | Word::Dump | Word::Wchs | Word::Wchc | Word::Wchp);
+    // The semaphore is never closed.
+    let place = if is_list { context.listing.acquire().await.ok() } else { None };
+    Answer { text: text(word, context).await, _place: place }
+}
+
+async fn text(word: Word, context: &PortContext) -> String {
     let serving = context.host.serving();
     match word {
         // Monitoring must be able to see why this server does not serve.
@@ -82,24 +114,16 @@ pub(super) async fn answer(word: Word, context: &PortContext) -> String {
         Word::Conf => format::conf(context),
         Word::Dirs => format::dirs(context),
         Word::Srvr => format::srvr(context),
-        Word::Stat => listing(context, format::stat(context)).await,
+        Word::Stat => format::stat(context).await,
         Word::Mntr => format::mntr(context),
-        Word::Cons => listing(context, format::cons(context)).await,
-        Word::Dump => listing(context, format::dump(context)).await,
-        Word::Wchs => listing(context, format::wchs(context)).await,
-        Word::Wchc => listing(context, format::wchc(context)).await,
-        Word::Wchp => listing(context, format::wchp(context)).await,
+        Word::Cons => format::cons(context).await,
+        Word::Dump => format::dump(context).await,
+        Word::Wchs => format::wchs(context).await,
+        Word::Wchc => format::wchc(context).await,
+        Word::Wchp => format::wchp(context).await,
         Word::Crst => format::reset_connections(context),
         Word::Srst => format::reset_server(context),
     }
-}
-
-/// Waits until no other list is put together: each of them takes memory, and as long as it has
-/// entries.
-async fn listing(context: &PortContext, list: impl Future<Output = String>) -> String {
-    // The semaphore is never closed.
-    let _place = context.listing.acquire().await;
-    list.await
 }
 
 fn has_diverged(context: &PortContext) -> bool {

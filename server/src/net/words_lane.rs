@@ -38,7 +38,7 @@ async fn answer_word(stream: &mut dyn Stream, context: &PortContext) -> bool {
     let Some(word) = Word::of(&word).filter(|word| *word != Word::Stmk) else { return false };
     let answer = four_letter::answer(word, context).await;
     let written = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(answer.text.as_bytes()).await?;
         stream.shutdown().await?;
         // A socket that is closed over unread bytes may take the answer back.
         stream.read(&mut [0; 64]).await

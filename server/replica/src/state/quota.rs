@@ -6,9 +6,8 @@
 //! as not set; it can neither stop an apply nor a start. The same goes for text that is longer than
 //! any quota's: it would be read again with every change, while no other request is served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::ops::Bound;
 
 use bytes::Bytes;
 use zoolet_jute::ErrorCode;
@@ -16,7 +15,7 @@ use zoolet_jute::ErrorCode;
 use super::path;
 use super::tree::Tree;
 use super::znode::ZnodeId;
-use crate::path_prefix::at_or_above;
+use crate::path_table::PathTable;
 
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
@@ -27,7 +26,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The prefixes that a limit governs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotas {
-    governed: BTreeSet<String>,
+    governed: PathTable<String, ()>,
     /// What the command that was applied last has passed.
     exceeded: Option<QuotaExceeded>,
 }
@@ -41,7 +40,7 @@ impl Quotas {
     pub(super) fn limit_created(&mut self, path: &str) {
         // The root cannot have a quota.
         if let Some(prefix) = subject(path, LIMITS).filter(|prefix| !prefix.is_empty()) {
-            self.governed.insert(prefix.to_owned());
+            self.governed.insert(prefix.to_owned(), ());
         }
     }
 
@@ -57,11 +56,10 @@ impl Quotas {
 
     /// The deepest governed prefix of a path, the path itself included. Only that one counts.
     fn governing<'a>(&self, path: &'a str) -> Option<&'a str> {
-        let last = |bound: Bound<&str>| {
-            let mut up_to = self.governed.range::<str, _>((Bound::Unbounded, bound));
-            up_to.next_back().map(String::as_str)
-        };
-        at_or_above(path, last).next()
+        if self.governed.is_empty() {
+            return None;
+        }
+        self.governed.at_or_above(path).next().map(|(prefix, ())| prefix)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who watches what. Watches belong to a connection and are gone with it (protocol §8.1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::mode::{Modes, Trigger};
 use super::shares::{Share, Shares};
 use super::watched::Watched;
 use crate::ConnectionId;
-use crate::path_prefix::at_or_above;
+use crate::path_table::PathTable;
 use crate::sorted_map::SortedMap;
 
 /// What a watch takes besides its path's text, in bytes: its places in the maps, and the head of the
@@ -24,7 +24,7 @@ pub(crate) struct WatchTable {
     // Invariant: the other direction of `paths`.
     connections: SortedMap<ConnectionId, Watched>,
     // Invariant: the recursive part of `paths`, for the changes below them.
-    recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
+    recursive: PathTable<Arc<str>, BTreeSet<ConnectionId>>,
     registrations: usize,
     // Invariant: the sum over `connections`.
     bytes: usize,
@@ -73,7 +73,10 @@ impl WatchTable {
             self.shares.grow(connection, Self::bytes_of(&path));
         }
         if after.intersects(Modes::RECURSIVE) {
-            self.recursive.entry(Arc::clone(&path)).or_default().insert(connection);
+            match self.recursive.get_mut(&path) {
+                Some(connections) => _ = connections.insert(connection),
+                None => self.recursive.insert(Arc::clone(&path), BTreeSet::from([connection])),
+            }
         }
         self.count(before, after);
         match self.paths.get_mut(&*path) {
@@ -132,12 +135,10 @@ impl WatchTable {
         });
         if trigger.climbs() && !self.recursive.is_empty() && !planted!("nothing-below-is-watched") {
             let exact = notified.len();
-            let last = |bound: Bound<&str>| {
-                let mut up_to = self.recursive.range::<str, _>((Bound::Unbounded, bound));
-                up_to.next_back().map(|(path, _)| &**path)
-            };
-            for ancestor in at_or_above(path, last).filter(|above| *above != path) {
-                notified.extend(self.recursive.get(ancestor).into_iter().flatten());
+            for (ancestor, connections) in self.recursive.at_or_above(path) {
+                if ancestor != path {
+                    notified.extend(connections);
+                }
             }
             if notified.len() > exact {
                 notified.sort_unstable();

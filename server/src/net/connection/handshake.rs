@@ -74,8 +74,10 @@ impl Connection {
             if word == four_letter::Word::Stmk {
                 self.read_trace_mask().await?;
             }
-            let answer = four_letter::answer(word, &self.context).await;
-            self.stream.write_all(answer.as_bytes()).await?;
+            let context = Arc::clone(&self.context);
+            let answer = four_letter::answer(word, &context).await;
+            let written = self.stream.write_all(answer.text.as_bytes());
+            timeout(answer.time_max(), written).await.map_err(io::Error::from)??;
             self.finish().await?;
             return Ok(None);
         }
