@@ -127,6 +127,47 @@ pub(super) fn judge(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool)
     (granting.is_some() || is_super(), cost)
 }
 
+/// The cost of looking up a verdict, in nanoseconds.
+const VERDICT_NS: usize = 100;
+
+/// The cost of the cheapest check whose verdict is kept, in nanoseconds.
+const KEPT_NS_MIN: usize = 1000;
+
+/// The address of an ACL, and the permissions wanted.
+type VerdictKey = (usize, i32);
+
+/// The verdicts of the expensive permission checks of one multi or multiRead. All its parts have
+/// the same identities, so the verdict on an ACL holds for all of them. At most one is kept for
+/// each part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdicts {
+    /// Each verdict with its ACL: the address of an ACL is not reused while the ACL is held here.
+    kept: BTreeMap<VerdictKey, (Arc<[Acl]>, bool)>,
+}
+
+impl Verdicts {
+    /// Returns the result of [`judge`]; a kept verdict costs only its lookup. `identities` and
+    /// `skip_acl` must be the same in all calls.
+    pub(super) fn judge(
+        &mut self,
+        acl: &Arc<[Acl]>,
+        wanted: i32,
+        identities: &[Id],
+        skip_acl: bool,
+    ) -> (bool, usize) {
+        probe!();
+        let key = (Arc::as_ptr(acl).addr(), wanted);
+        if let Some(&(_, allowed)) = self.kept.get(&key) {
+            return (allowed, VERDICT_NS);
+        }
+        let (allowed, cost) = judge(acl, wanted, identities, skip_acl);
+        if cost >= KEPT_NS_MIN {
+            self.kept.insert(key, (Arc::clone(acl), allowed));
+        }
+        (allowed, VERDICT_NS + cost)
+    }
+}
+
 /// Returns whether one of `identities` has one of the permissions `wanted`.
 pub(super) fn permits(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool) -> bool {
     judge(acl, wanted, identities, skip_acl).0

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Encode, ErrorCode, Id, MultiReadOp, MultiResult, Request, Stat, perms};
 
+use super::access::Verdicts;
 use super::names::{Leaf, Names};
 use super::read::{MULTI_READ_BYTES_MAX, StateReader};
 use crate::cost::Meter;
@@ -264,9 +265,9 @@ impl StateReader<'_> {
     }
 
     fn long_parts(self, ops: &[MultiReadOp]) -> Result<Option<LongReply>, ErrorCode> {
-        let mut reply = Builder::default();
+        let (mut reply, mut verdicts) = (Builder::default(), Verdicts::default());
         for op in ops {
-            self.long_part(op, &mut reply)?;
+            self.long_part(op, &mut reply, &mut verdicts)?;
         }
         MultiResult::put_end(&mut reply.open);
         Ok((reply.bytes() >= LONG_BYTES_MIN).then(|| reply.finish()))
@@ -284,7 +285,7 @@ impl StateReader<'_> {
                 MultiResult::put_end(&mut reply.open);
                 return Some(Ok(reply.finish()));
             };
-            if let Err(code) = self.long_part(&op, &mut left.reply) {
+            if let Err(code) = self.long_part(&op, &mut left.reply, &mut left.verdicts) {
                 return Some(Err(code));
             }
         }
@@ -292,9 +293,14 @@ impl StateReader<'_> {
     }
 
     /// Adds the result of a part. A reply that no client could take is an error.
-    fn long_part(self, op: &MultiReadOp, reply: &mut Builder) -> Result<(), ErrorCode> {
+    fn long_part(
+        self,
+        op: &MultiReadOp,
+        reply: &mut Builder,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), ErrorCode> {
         let before = reply.bytes();
-        self.put_part(op, reply);
+        self.put_part(op, reply, verdicts);
         let added = reply.bytes() - before;
         self.meter.add(PART_NS + added.min(SHARED_BYTES_MIN) / BYTES_PER_NS);
         if reply.open.len() >= PIECE_BYTES {
@@ -304,10 +310,10 @@ impl StateReader<'_> {
         if is_too_long { Err(ErrorCode::MarshallingError) } else { Ok(()) }
     }
 
-    fn put_part(self, op: &MultiReadOp, reply: &mut Builder) {
+    fn put_part(self, op: &MultiReadOp, reply: &mut Builder, verdicts: &mut Verdicts) {
         probe!();
         let (MultiReadOp::GetChildren(body) | MultiReadOp::GetData(body)) = op;
-        let id = match self.find(&body.path, perms::READ) {
+        let id = match self.find_of_part(&body.path, verdicts) {
             Ok(id) => id,
             Err(code) => return MultiResult::Error(Some(code)).put_part(&mut reply.open),
         };
@@ -335,12 +341,14 @@ pub(crate) struct PartsLeft {
     identities: Arc<[Id]>,
     /// The results so far.
     reply: Builder,
+    verdicts: Verdicts,
 }
 
 impl PartsLeft {
     pub(crate) fn new(ops: Vec<MultiReadOp>, identities: &Arc<[Id]>) -> Self {
         let identities = Arc::clone(identities);
-        Self { ops: ops.into_iter(), identities, reply: Builder::default() }
+        let (reply, verdicts) = (Builder::default(), Verdicts::default());
+        Self { ops: ops.into_iter(), identities, reply, verdicts }
     }
 
     /// Whom the connection had proved to be.

@@ -4,7 +4,7 @@ use zoolet_jute::{
     ClientInfo, ErrorCode, Id, MultiReadOp, MultiResult, Parts, Reply, Request, SessionId, perms,
 };
 
-use super::access;
+use super::access::{self, Verdicts};
 use super::names::Names;
 use super::tree::Tree;
 use super::znode::ZnodeId;
@@ -61,9 +61,26 @@ impl StateReader<'_> {
     }
 
     pub(super) fn find(self, path: &str, wanted: i32) -> Result<ZnodeId, ErrorCode> {
-        self.meter.add(cost::of_path(path));
-        let id = self.tree.find(path).ok_or(ErrorCode::NoNode)?;
+        let id = self.look_up(path)?;
         if self.permits(id, wanted) { Ok(id) } else { Err(ErrorCode::NoAuth) }
+    }
+
+    /// Finds the znode of a part of a multiRead. `verdicts` are those of the same request.
+    pub(super) fn find_of_part(
+        self,
+        path: &str,
+        verdicts: &mut Verdicts,
+    ) -> Result<ZnodeId, ErrorCode> {
+        let id = self.look_up(path)?;
+        let acl = self.tree.acl(id);
+        let (granted, cost) = verdicts.judge(acl, perms::READ, self.identities, self.skip_acl);
+        self.meter.add(cost);
+        if granted { Ok(id) } else { Err(ErrorCode::NoAuth) }
+    }
+
+    fn look_up(self, path: &str) -> Result<ZnodeId, ErrorCode> {
+        self.meter.add(cost::of_path(path));
+        self.tree.find(path).ok_or(ErrorCode::NoNode)
     }
 
     fn permits(self, id: ZnodeId, wanted: i32) -> bool {
@@ -123,8 +140,9 @@ impl StateReader<'_> {
     fn parts(self, ops: &[MultiReadOp]) -> Result<Reply, ErrorCode> {
         let mut room = MULTI_READ_BYTES_MAX;
         let mut results = Vec::with_capacity(ops.len());
+        let mut verdicts = Verdicts::default();
         for op in ops {
-            let result = self.part(op);
+            let result = self.part(op, &mut verdicts);
             room = room.checked_sub(result.bulk_bytes()).ok_or(ErrorCode::MarshallingError)?;
             results.push(result);
         }
@@ -132,17 +150,19 @@ impl StateReader<'_> {
     }
 
     /// One part of a multiRead; a part that fails does not spoil the others.
-    fn part(self, op: &MultiReadOp) -> MultiResult {
-        let result = match op {
-            MultiReadOp::GetChildren(body) => self
-                .find(&body.path, perms::READ)
-                .map(|id| MultiResult::Children(self.children(id))),
-            MultiReadOp::GetData(body) => self.find(&body.path, perms::READ).map(|id| {
+    fn part(self, op: &MultiReadOp, verdicts: &mut Verdicts) -> MultiResult {
+        let (MultiReadOp::GetChildren(body) | MultiReadOp::GetData(body)) = op;
+        let id = match self.find_of_part(&body.path, verdicts) {
+            Ok(id) => id,
+            Err(code) => return MultiResult::Error(Some(code)),
+        };
+        match op {
+            MultiReadOp::GetChildren(_) => MultiResult::Children(self.children(id)),
+            MultiReadOp::GetData(_) => {
                 let data = self.tree.data(id);
                 MultiResult::Data { data, stat: self.tree.stat(id) }
-            }),
-        };
-        result.unwrap_or_else(|code| MultiResult::Error(Some(code)))
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use create::Create;
 use zoolet_jute::{Acl, ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, Zxid, perms};
 
+use super::access::Verdicts;
 use super::change::{Change, Step};
 use super::tree::Tree;
 use super::znode::ZnodeId;
@@ -37,6 +38,8 @@ pub(super) struct Context {
     /// The feature level of the command, which decides what it may mean.
     level: FeatureLevel,
     identities: Arc<[Id]>,
+    /// The verdicts of the permission checks; `None` outside a multi.
+    verdicts: Option<Box<Verdicts>>,
     changes: Vec<Change>,
     /// How many parts of a long command were done since it was interrupted.
     work: usize,
@@ -52,8 +55,11 @@ impl Context {
     }
 
     fn check_access(&mut self, tree: &Tree, node: ZnodeId, wanted: i32) -> Result<(), ErrorCode> {
-        let (allowed, cost) =
-            access::judge(tree.acl(node), wanted, &self.identities, self.policy.skip_acl);
+        let (acl, skip_acl) = (tree.acl(node), self.policy.skip_acl);
+        let (allowed, cost) = match &mut self.verdicts {
+            Some(verdicts) => verdicts.judge(acl, wanted, &self.identities, skip_acl),
+            None => access::judge(acl, wanted, &self.identities, skip_acl),
+        };
         self.cost_ns += cost;
         if allowed || planted!("acl-ignored") { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
@@ -118,6 +124,7 @@ pub(super) fn begin(
         policy,
         level: op.level(),
         identities,
+        verdicts: None,
         changes: Vec::new(),
         work: 0,
         cost_ns: 0,
@@ -160,6 +167,7 @@ pub(super) fn go_on(state: &mut State, changes_max: usize) -> Step {
 }
 
 impl Step {
+    #[inline]
     fn done(state: &mut State, context: Context, result: Result<Reply, ErrorCode>) -> Self {
         let (last, zxid) = (state.last_zxid, context.zxid);
         // The first configuration has the first zxid of its term, and the numbers may be used up.
@@ -208,6 +216,7 @@ fn run(state: &mut State, context: &mut Context, origin: Origin, op: Op) -> Outc
             };
             match (may, request) {
                 (Ok(()), Request::Multi(parts)) => {
+                    context.verdicts = Some(Box::default());
                     return Outcome::Work(Work::Multi(multi::Multi::begin(&mut state.tree, parts)));
                 }
                 (Ok(()), request) => write(&mut state.tree, context, request),

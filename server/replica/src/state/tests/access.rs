@@ -2,10 +2,12 @@
 
 use super::*;
 use ErrorCode::{InvalidAcl, NoAuth};
-use zoolet_jute::perms;
+use bytes::BytesMut;
+use zoolet_jute::{MultiReadOp, perms};
 
 use crate::FeatureLevel;
-use crate::state::access::fix_up;
+use crate::cost::Meter;
+use crate::state::access::{Verdicts, fix_up, judge};
 
 const LEVEL: FeatureLevel = FeatureLevel::OF_RELEASE;
 
@@ -212,4 +214,104 @@ fn the_names_of_users_of_sasl_are_those_of_kerberos() {
         let list = [acl(31, "sasl", name)];
         assert_eq!(fix_up(Some(&list), &[], LEVEL).is_ok(), expected, "{name}");
     }
+}
+
+/// A list that is long enough for its verdicts to be kept, and whose last entry gives `perms`.
+fn long_acl(number: usize, perms: i32) -> Vec<Acl> {
+    let others = (0..100).map(|n| acl(31, "digest", &format!("{number}.{n}:h")));
+    others.chain([acl(perms, "world", "anyone")]).collect()
+}
+
+/// A list that is released does not leave its verdict to the next one at its address.
+#[test]
+fn kept_verdicts_are_those_of_their_acls() {
+    // So many that a check of one entry is expensive: allocators reuse small blocks first.
+    let me: Vec<Id> = (0..100).map(|n| Id::new("digest", format!("{n}:h"))).collect();
+    let mut verdicts = Verdicts::default();
+    for perms in [perms::READ, perms::WRITE, perms::ALL, 0].repeat(100) {
+        let list: Arc<[Acl]> = Arc::from([acl(perms, "world", "anyone")]);
+        for _ in 0..2 {
+            for wanted in [perms::READ, perms::WRITE, perms::READ | perms::ADMIN] {
+                let (kept, _) = verdicts.judge(&list, wanted, &me, false);
+                assert_eq!(kept, judge(&list, wanted, &me, false).0, "{perms} for {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_multi_checks_the_acl_that_a_znode_has_now() {
+    let create = |acl: Vec<Acl>| {
+        let body = create_body("/n", b"", CreateMode::Persistent);
+        MultiOp::Create(CreateRequest { acl: Some(acl), ..body })
+    };
+    let check = || MultiOp::Check(versioned("/n", -1));
+    let delete = || MultiOp::Delete(versioned("/n", -1));
+    let set = || MultiOp::SetData(set_body("/n", b"", -1));
+    let failed_at = |results: Vec<MultiResult>| {
+        results.iter().position(|result| *result == MultiResult::Error(Some(NoAuth)))
+    };
+    let mut bench = Bench::new();
+    bench.create("/n", CreateMode::Persistent).expect("new");
+    let cases = [
+        // Another permission of the same ACL.
+        (vec![check(), check(), set()], Some(2)),
+        // Another ACL, which denies what the first one grants, and the reverse.
+        (vec![check(), delete(), create(long_acl(1, perms::WRITE)), set(), check()], Some(4)),
+        (vec![check(), delete(), create(long_acl(0, perms::WRITE)), set(), check()], Some(4)),
+        (vec![delete(), create(long_acl(2, perms::ALL)), check(), set(), check()], None),
+        // An ACL that only a znode of the same multi has had, and the next one in its place.
+        (
+            vec![
+                delete(),
+                create(long_acl(3, perms::READ)),
+                check(),
+                delete(),
+                create(long_acl(4, perms::WRITE)),
+                check(),
+            ],
+            Some(5),
+        ),
+    ];
+    for (parts, expected) in cases {
+        // Verdicts of the multi before, which may have been undone, do not matter.
+        bench.set_acl("/n", long_acl(0, perms::READ | perms::ADMIN)).expect("there");
+        let named = format!("{parts:?}").chars().take(200).collect::<String>();
+        assert_eq!(failed_at(bench.multi(parts)), expected, "{named}");
+        bench.delete("/n", -1).expect("there");
+        bench.create("/n", CreateMode::Persistent).expect("new");
+    }
+}
+
+/// Identities of another client, or of the same one later, have verdicts of their own.
+#[test]
+fn verdicts_end_with_their_multi() {
+    let mut bench = Bench::new();
+    bench.create("/n", CreateMode::Persistent).expect("new");
+    bench.set_acl("/n", long_acl(0, 0)).expect("there");
+    let parts = || vec![MultiOp::Check(versioned("/n", -1)); 3];
+    assert_eq!(bench.multi(parts())[0], MultiResult::Error(Some(NoAuth)));
+    bench.identities.push(Id::new("digest", "0.99:h"));
+    assert_eq!(bench.multi(parts()), [MultiResult::Check, MultiResult::Check, MultiResult::Check]);
+    bench.identities.pop();
+    assert_eq!(bench.multi(parts())[0], MultiResult::Error(Some(NoAuth)));
+}
+
+/// Between two steps of a multiRead the ACL may be replaced.
+#[test]
+fn a_multi_read_checks_the_acl_that_a_znode_has_now() {
+    let mut bench = Bench::new();
+    bench.create("/n", CreateMode::Persistent).expect("new");
+    bench.set_acl("/n", long_acl(0, perms::READ | perms::ADMIN)).expect("there");
+    let ops = vec![MultiReadOp::GetData(get("/n")); 1000];
+    let mut left = PartsLeft::new(ops, &bench.identities.clone().into());
+    let first = bench.state.read_parts(&mut left, false, (100, &Meter::default()));
+    assert!(first.is_none(), "one step is not enough");
+    bench.set_acl("/n", long_acl(0, perms::WRITE)).expect("there");
+    let rest = bench.state.read_parts(&mut left, false, (usize::MAX, &Meter::default()));
+    let reply: Vec<u8> = rest.expect("all parts").expect("not too long").flatten().collect();
+    let mut end = BytesMut::new();
+    MultiResult::Error(Some(NoAuth)).put_part(&mut end);
+    MultiResult::put_end(&mut end);
+    assert!(reply.ends_with(&end), "the last part is refused");
 }
