@@ -275,6 +275,25 @@ fn a_store_without_its_password_is_named_with_its_keys() {
 }
 
 #[test]
+fn a_peer_certificate_that_the_other_servers_would_refuse_is_reported() {
+    let fixture = Fixture::new();
+    let stores = concat!(env!("CARGO_MANIFEST_DIR"), "/../jute/tls/tests/stores");
+    let said_of = |trust_store: &str| {
+        let settings = format!(
+            "[tls]\npeer_enabled = true\npeer_key_store = \"{stores}/key.pem\"\n\
+             peer_trust_store = \"{stores}/{trust_store}\"\n"
+        );
+        doctor(&fixture.ensemble(3, &settings), Some(1))
+    };
+    let is_refusal = |(_, text): &(String, String)| text.contains("would refuse");
+    let said = said_of("ca.pem");
+    assert!(!said.findings.iter().any(is_refusal), "{:#?}", said.findings);
+    // Its own certificate is not its authority.
+    let parts = ["for servers: ", "key.pem: the other servers would refuse", "UnknownIssuer"];
+    said_of("key.pem").has("warning", &parts);
+}
+
+#[test]
 fn a_port_in_use_is_named_with_its_process() {
     let fixture = Fixture::new();
     let config = fixture.ensemble(1, "");

@@ -33,18 +33,18 @@ mod stored;
 
 pub use accepted::{Accepted, VerifiedCertificate};
 #[cfg(feature = "rustls")]
-use engine::now_s;
-#[cfg(feature = "rustls")]
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
+#[cfg(feature = "rustls")]
+use engine::{OwnChain, now_s};
 pub use error::{HandshakeError, TlsError, TlsFault};
 pub use hello::is_hello;
 pub use in_force::CertificatesInForce;
 pub use insiders::{ArrivingInsiders, Insider, Insiders, insiders};
 pub use loaded::LoadedTls;
 #[cfg(not(feature = "rustls"))]
-use not_built::now_s;
-#[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};
+#[cfg(not(feature = "rustls"))]
+use not_built::{OwnChain, now_s};
 pub use noted_stream::{NotedStream, Notes};
 pub use settings::{ClientAuth, Protocol, TlsSettings};
 pub use stamps::FileStamps;

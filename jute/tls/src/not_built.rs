@@ -32,6 +32,27 @@ pub struct TlsStream<S>(Infallible, PhantomData<S>);
 #[derive(Clone, Debug, Default)]
 pub struct HandshakeThreads(());
 
+/// This server's certificates; there are none without the feature `rustls`.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnChain(Infallible);
+
+impl OwnChain {
+    /// Returns [`TlsError::NotBuilt`].
+    pub(crate) fn load(_: &TlsSettings, _: Vec<String>) -> Result<Self, TlsError> {
+        Err(TlsError::NotBuilt)
+    }
+
+    /// Cannot be called.
+    pub(crate) fn refusals(&self) -> Vec<String> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    pub(crate) fn load_again(&self, _: &TlsSettings) -> Result<Self, TlsError> {
+        match self.0 {}
+    }
+}
+
 impl TlsSettings {
     /// Returns [`TlsError::NotBuilt`].
     pub fn acceptor(&self, _: HandshakeThreads) -> Result<TlsAcceptor, TlsError> {
@@ -45,6 +66,11 @@ impl TlsSettings {
 
     /// Returns [`TlsError::NotBuilt`].
     pub fn certificates(&self) -> Result<Vec<StoredCertificate>, TlsError> {
+        Err(TlsError::NotBuilt)
+    }
+
+    /// Returns [`TlsError::NotBuilt`].
+    pub fn peer_refusals(&self, _: &[String]) -> Result<Vec<String>, TlsError> {
         Err(TlsError::NotBuilt)
     }
 

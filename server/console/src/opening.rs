@@ -116,7 +116,7 @@ impl Opener {
         let Some(PortTls { settings, accepts_plain, reload }) = tls else {
             return Ok((Self::default(), None));
         };
-        let loading = spawn_blocking(move || LoadedTls::load(port, settings, false));
+        let loading = spawn_blocking(move || LoadedTls::load(port, settings, None));
         let loaded = loading.await.map_err(|error| TlsError::Setting(error.to_string()))??;
         let opener = Self { tls: Some(loaded.acceptor()), refuses_plain: !accepts_plain };
         Ok((opener, Some(Reloads { loaded, reload })))

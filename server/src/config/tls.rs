@@ -204,6 +204,21 @@ impl TlsSide {
     }
 }
 
+impl ServerConfig {
+    /// Returns the hosts by which the other servers call this one; none if its own entry has a
+    /// wildcard address, because their files have another one.
+    pub(crate) fn peer_hosts(&self) -> Vec<String> {
+        let peer = self.member().map(|member| &member.peer).filter(|peer| !peer.is_wildcard());
+        peer.map(|peer| peer.host.clone()).into_iter().collect()
+    }
+
+    /// Loads the stores for the peer port, and returns why servers with the same settings would refuse
+    /// this server's certificate. It blocks: it is for programs that look after a configuration.
+    pub fn peer_refusals(&self) -> Result<Vec<String>, TlsError> {
+        self.tls.peer.settings().peer_refusals(&self.peer_hosts())
+    }
+}
+
 impl TlsConfig {
     /// What is missing; the name is the key in `cluster.toml`.
     pub(super) fn missing(config: &ServerConfig) -> Option<(&'static str, String)> {

@@ -148,8 +148,9 @@ impl Node {
         let secret = settings::secret(&config, &seams)?;
         let logins = settings::logins(&config, &seams)?;
         let (clients, peers) = (settings::client_tls(&config), settings::peer_tls(&config));
-        let client_tls = tls::load("for clients", clients, &config.tls.client, false).await?;
-        let peer_tls = tls::load("between servers", peers, &config.tls.peer, true).await?;
+        let client_tls = tls::load("for clients", clients, &config.tls.client, None).await?;
+        let hosts = Some(config.peer_hosts());
+        let peer_tls = tls::load("between servers", peers, &config.tls.peer, hosts).await?;
         meters.certificates_in(tls::certificates([&client_tls, &peer_tls]));
         let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
         let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);

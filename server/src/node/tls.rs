@@ -7,16 +7,17 @@ use super::StartError;
 use crate::config::{TlsPort, TlsSide};
 use crate::fatal::Fatal;
 
-/// Loads keys and certificates, which reads files. Servers call each other, and no clients.
+/// Loads keys and certificates, which reads files. `peer_hosts` are the hosts by which the other
+/// servers call this one; `None` on the port for clients.
 pub(super) async fn load(
     port: &'static str,
     settings: Option<TlsSettings>,
     side: &TlsSide,
-    is_peer: bool,
+    peer_hosts: Option<Vec<String>>,
 ) -> Result<Option<LoadedTls>, StartError> {
     let Some(settings) = settings else { return Ok(None) };
-    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, is_peer));
-    let of = if is_peer { TlsPort::Servers } else { TlsPort::Clients };
+    let of = if peer_hosts.is_some() { TlsPort::Servers } else { TlsPort::Clients };
+    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, peer_hosts));
     let loaded = loading.await.map_err(|error| StartError::Failed(error.to_string()))?;
     loaded.map(Some).map_err(|error| StartError::Tls(port, side.describe(&error, of)))
 }

@@ -61,7 +61,7 @@ impl TlsConnector {
     }
 }
 
-fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
     let bare = host.strip_prefix('[').and_then(|open| open.strip_suffix(']')).unwrap_or(host);
     // An interface is not a part of the address.
     let bare = bare.split_once('%').map_or(bare, |(address, _)| address);

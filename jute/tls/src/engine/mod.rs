@@ -3,6 +3,7 @@
 mod accept;
 mod connect;
 mod handshake;
+mod own_chain;
 mod provider;
 pub(crate) mod reason;
 mod store;
@@ -14,6 +15,7 @@ mod verify;
 pub use accept::TlsAcceptor;
 pub use connect::TlsConnector;
 pub use handshake::HandshakeThreads;
+pub(crate) use own_chain::OwnChain;
 pub use store::KeyEntry;
 pub use stream::TlsStream;
 pub use subject::subject_name;

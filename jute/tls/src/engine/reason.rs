@@ -10,10 +10,9 @@ use crate::error::TlsFault;
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others have words of their own")]
 pub(crate) fn text(error: &Error) -> String {
     match error {
-        Error::InvalidCertificate(why) => match certificate(why) {
-            Some(words) => format!("invalid peer certificate: {words}"),
-            None => error.to_string(),
-        },
+        Error::InvalidCertificate(why) => {
+            format!("invalid peer certificate: {}", certificate_text(why))
+        }
         Error::InvalidMessage(why) => format!(
             "the other side sent a message that is cut short, damaged, or not of TLS ({why:?})"
         ),
@@ -23,6 +22,11 @@ pub(crate) fn text(error: &Error) -> String {
         Error::PeerMisbehaved(why) => format!("the other side broke a rule of TLS ({why:?})"),
         _ => error.to_string(),
     }
+}
+
+/// Returns what is wrong with a certificate.
+pub(crate) fn certificate_text(why: &CertificateError) -> String {
+    certificate(why).unwrap_or_else(|| why.to_string())
 }
 
 /// Returns what is wrong with a certificate, where rustls has only a name for it.

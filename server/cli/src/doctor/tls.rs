@@ -24,6 +24,10 @@ pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
     }
     if config.peer_bind.is_some() && (tls.peer_enabled || tls.peer_port_unification) {
         check_side("servers", (&tls.peer, TlsPort::Servers), findings);
+        // A file that cannot be read has been reported.
+        for why in config.peer_refusals().unwrap_or_default() {
+            findings.warn(TLS, format!("for servers: {why}"));
+        }
     }
     if config.speaks_https() {
         check_side("HTTP", (&tls.http, TlsPort::Http), findings);
