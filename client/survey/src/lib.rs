@@ -8,6 +8,7 @@
 
 pub mod clock;
 pub mod data;
+pub mod ensemble;
 pub mod four_letter;
 pub mod http;
 pub mod locks;

@@ -1,16 +1,20 @@
 //! The servers in the text of `/zookeeper/config`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
-use zoolet_client::{ClientOptions, Connector, SessionId};
+use zoolet_client::{Client, ClientOptions, Connector, SessionId};
 
 /// How long the session may take by which a server is identified, and its timeout.
 const IDENTIFY_TIME: Duration = Duration::from_secs(3);
 const IDENTIFY_SESSION: Duration = Duration::from_secs(10);
+
+/// How long a server may take to apply the latest change of its configuration.
+const SYNC_TIME: Duration = Duration::from_secs(1);
 
 /// A server of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,35 +32,127 @@ pub struct Member {
 /// The servers of a configuration that are not named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Their client addresses, as others reach them.
-    pub addresses: Vec<String>,
-    /// Those of which no client address is known, so that they cannot be asked.
-    pub unknown: Vec<Member>,
+    /// The servers that can be asked.
+    pub found: Vec<Reachable>,
+    /// The servers that cannot be asked.
+    pub unknown: Vec<Unknown>,
 }
 
-/// A server named by the caller.
+impl Others {
+    /// Returns the servers that cannot be asked, once all that can be are among the named ones: the
+    /// others' addresses have led to different servers.
+    pub fn into_unknown(self) -> Vec<Unknown> {
+        let Self { found, mut unknown } = self;
+        let taken = |Reachable { member, address }| Unknown { member, taken: Some(address) };
+        unknown.extend(found.into_iter().map(taken));
+        unknown
+    }
+}
+
+/// A server of a configuration that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reachable {
+    /// The server.
+    pub member: Member,
+    /// Its client address, as other machines reach it.
+    pub address: String,
+}
+
+/// A server of a configuration that cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// The server.
+    pub member: Member,
+    /// The client address at which another server is known, if the configuration has one.
+    pub taken: Option<String>,
+}
+
+impl Unknown {
+    /// Returns the reason why the server cannot be asked.
+    pub fn problem(&self) -> String {
+        match &self.taken {
+            Some(address) => {
+                format!("unknown: another server of the ensemble has its client address {address}")
+            }
+            None => "unknown: its client address is not in the ensemble's configuration".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server {} ({})", self.member.id, self.member.peer)
+    }
+}
+
+/// A server whose address is known.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// The name.
     pub address: String,
     /// Where it is.
     pub at: Vec<SocketAddr>,
-    /// The last byte of its number, if it has opened a session. Servers 1 and 257 have the same.
-    pub id: Option<u8>,
+    /// The identity that a session has shown.
+    pub identity: Option<Identity>,
+}
+
+/// The identity of a server, from a session with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The last byte of its number. Servers 1 and 257 have the same.
+    pub byte: u8,
+    /// The ensemble's configuration as this server has it, or the reason why it was not read.
+    pub config: Result<String, String>,
+}
+
+impl Identity {
+    /// Returns the members of the server's configuration.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.config.as_deref().map(members).unwrap_or_default()
+    }
+
+    /// Returns whether both identities are those of one server: the same number, which only one
+    /// member has, in the same configuration. Standalone servers have no configuration and all the
+    /// same number.
+    fn is_same(&self, other: &Self) -> bool {
+        let members = self.members();
+        let sharing = members.iter().filter(|member| member.session_byte() == self.byte).count();
+        self.byte == other.byte && sharing == 1 && members == other.members()
+    }
 }
 
 impl Named {
-    /// Returns whether its byte, if it has one, is that of a member.
+    /// Returns whether its number, if it is known, is that of a member.
     fn may_be(&self, member: &Member) -> bool {
-        self.id.is_none_or(|byte| byte == member.session_byte())
+        self.byte().is_none_or(|byte| byte == member.session_byte())
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.identity.as_ref().map(|identity| identity.byte)
+    }
+
+    /// Returns whether both names are of one server: they lead to one address, or one identity.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.identity, &other.identity) {
+            (Some(identity), Some(of_other)) if identity.is_same(of_other) => true,
+            // A balancer leads to several.
+            (Some(identity), Some(of_other)) if identity.byte != of_other.byte => false,
+            _ => !self.at.is_empty() && self.at == other.at,
+        }
     }
 }
 
 impl Member {
     /// Returns the top byte of the ids of the sessions that it opens.
-    fn session_byte(&self) -> u8 {
+    pub(crate) fn session_byte(&self) -> u8 {
         let [.., last] = self.id.to_be_bytes();
         last
+    }
+
+    /// Returns whether clients reach it at all addresses of its machine.
+    fn listens_everywhere(&self) -> bool {
+        let client = self.client.as_deref().and_then(|client| client.parse::<SocketAddr>().ok());
+        client.is_some_and(|address| address.ip().is_unspecified())
     }
 
     /// Returns the address at which clients reach it: that of its machine if it listens on all
@@ -104,22 +200,32 @@ fn member(line: &str) -> Option<Member> {
     Some(Member { id: id.trim().parse().ok()?, host: host.to_owned(), peer, client })
 }
 
-/// Whether the servers of a configuration have to be [identified](identify), so that the named ones are known.
-pub fn needs_identities(config: &str, is_tls: bool) -> bool {
-    is_tls || members(config).iter().any(|member| member.client.is_none())
-}
-
-/// Returns the number of a server, by opening a session with it.
-pub async fn identify(address: &str, connector: impl Connector + 'static) -> Option<u8> {
+/// Returns the identity of a server, from a session with it, or the reason why it grants none.
+pub async fn identify(
+    address: &str,
+    connector: impl Connector + 'static,
+) -> Result<Identity, String> {
+    let late = |_| format!("no answer within {} ms", IDENTIFY_TIME.as_millis());
     let options = ClientOptions::new()
         .session_timeout(IDENTIFY_SESSION)
         .connect_timeout(IDENTIFY_TIME)
         .connector(connector);
-    let client = timeout(IDENTIFY_TIME, options.connect(address)).await.ok()?.ok()?;
-    let id = opener_of(client.session().id);
+    let client = timeout(IDENTIFY_TIME, options.connect(address)).await.map_err(late)?;
+    let client = client.map_err(|error| error.to_string())?;
+    let byte = opener_of(client.session().id);
+    let config = timeout(IDENTIFY_TIME, config(&client)).await;
+    let config = config.map_err(late).flatten();
     // An unused session goes by itself.
     let _ = timeout(IDENTIFY_TIME, client.close()).await;
-    Some(id)
+    Ok(Identity { byte, config })
+}
+
+/// Reads the configuration from a server that has applied the latest changes of it.
+async fn config(client: &Client) -> Result<String, String> {
+    // A server that cannot ask its leader still has a configuration.
+    let _ = timeout(SYNC_TIME, client.sync("/")).await;
+    let (data, _) = client.config().await.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&data).into_owned())
 }
 
 /// Returns the servers of a configuration that are not among the named ones. A configuration has no
@@ -128,37 +234,48 @@ pub async fn others(config: &str, named: &[Named], is_tls: bool) -> Others {
     let has_client_ports = !is_tls || has_named(config, named).await;
     let members = members(config);
     let sharing = |byte| members.iter().filter(|member| member.session_byte() == byte).count();
-    let is_identified = |member: &Member| {
+    let is_identified = |member: &&Member| {
         let byte = member.session_byte();
-        sharing(byte) == 1 && named.iter().any(|it| it.id == Some(byte))
+        sharing(byte) == 1 && named.iter().any(|it| it.byte() == Some(byte))
     };
     // A named server whose byte several have is known by its address, as one without a byte is.
-    let by_address = |it: &&Named| it.id.is_none_or(|byte| sharing(byte) != 1);
+    let by_address = |it: &&Named| it.byte().is_none_or(|byte| sharing(byte) != 1);
     let mut unidentified: Vec<&Named> = named.iter().filter(by_address).collect();
-    let left: Vec<Member> =
-        members.iter().filter(|member| !is_identified(member)).cloned().collect();
+    let left = members.iter().filter(|member| !is_identified(member));
     let mut known: BTreeSet<SocketAddr> =
         named.iter().flat_map(|it| it.at.iter().copied()).collect();
-    let (mut others, mut unknown) = (Others::default(), Vec::new());
-    for member in left {
+    let (mut others, mut without) = (Others::default(), Vec::new());
+    for member in left.cloned() {
         let Some(address) = member.reachable().filter(|_| has_client_ports) else {
-            unknown.push(member);
+            without.push(member);
             continue;
         };
         let resolved = resolved(&address).await;
         let is_it = |it: &&Named| {
-            let is_there = it.address == address || it.at.iter().any(|at| resolved.contains(at));
+            let is_there = it.address == address
+                || it.at.iter().any(|at| resolved.contains(at))
+                || (member.listens_everywhere() && it.at.iter().any(|at| is_alias(at, &resolved)));
             is_there && it.may_be(&member)
         };
         if let Some(at) = unidentified.iter().position(is_it) {
             unidentified.remove(at);
-        } else if !resolved.iter().any(|address| known.contains(address)) {
+        } else if resolved.iter().any(|address| known.contains(address)) {
+            others.unknown.push(Unknown { member, taken: Some(address) });
+        } else {
             known.extend(resolved);
-            others.addresses.push(address);
+            others.found.push(Reachable { member, address });
         }
     }
-    others.unknown = without_named(unknown, &unidentified).await;
+    let without = without_named(without, &unidentified).await;
+    others.unknown.extend(without.into_iter().map(|member| Unknown { member, taken: None }));
     others
+}
+
+/// Returns whether an address leads to a server that listens on all addresses of its machine and is
+/// known by these: all loopback addresses are of this machine.
+fn is_alias(at: &SocketAddr, known: &[SocketAddr]) -> bool {
+    let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+    is_loopback(at) && known.iter().any(|it| it.port() == at.port() && is_loopback(it))
 }
 
 /// Whether a configuration has one of the named addresses.
@@ -202,7 +319,20 @@ mod tests {
     use super::*;
 
     async fn named(address: &str, id: Option<u8>) -> Named {
-        Named { address: address.to_owned(), at: resolved(address).await, id }
+        let identity = |byte| Identity { byte, config: Err(String::new()) };
+        Named {
+            address: address.to_owned(),
+            at: resolved(address).await,
+            identity: id.map(identity),
+        }
+    }
+
+    fn addresses(others: Others) -> Vec<String> {
+        others.found.into_iter().map(|found| found.address).collect()
+    }
+
+    fn ids(others: Others) -> Vec<u64> {
+        others.unknown.into_iter().map(|unknown| unknown.member.id).collect()
     }
 
     #[tokio::test]
@@ -212,17 +342,17 @@ mod tests {
                       server.3=[::1]:1:2:observer;2183\nversion=1";
         let first = [named("127.0.0.1:2181", None).await];
         let found = others(config, &first, false).await;
-        assert_eq!(found.addresses, ["127.0.0.1:2182", "[::1]:2183"]);
+        assert_eq!(addresses(found), ["127.0.0.1:2182", "[::1]:2183"]);
         let third = [named("[::1]:2183", None).await];
         let found = others(config, &third, false).await;
-        assert_eq!(found.addresses, ["127.0.0.1:2181", "127.0.0.1:2182"]);
+        assert_eq!(addresses(found), ["127.0.0.1:2181", "127.0.0.1:2182"]);
         // An address that is not in the list, of a server that was identified.
         let alias = [named("10.0.0.1:2181", Some(2)).await];
         let found = others(config, &alias, false).await;
-        assert_eq!(found.addresses, ["127.0.0.1:2181", "[::1]:2183"]);
         assert!(found.unknown.is_empty());
+        assert_eq!(addresses(found), ["127.0.0.1:2181", "[::1]:2183"]);
         let by_tls = others(config, &alias, true).await;
-        assert_eq!((by_tls.addresses.len(), by_tls.unknown.len()), (0, 2));
+        assert_eq!((by_tls.found.len(), by_tls.unknown.len()), (0, 2));
     }
 
     /// Servers whose client port is in their own files alone were left out, as if they did not exist.
@@ -230,7 +360,6 @@ mod tests {
     async fn a_server_without_a_client_address_is_unknown() {
         let config = "server.1=127.0.0.1:1:2:participant\nserver.2=127.0.0.1:3:4\n\
                       server.3=127.0.0.2:5:6:observer\nversion=1";
-        let ids = |others: Others| others.unknown.iter().map(|it| it.id).collect::<Vec<_>>();
         let identified = [named("localhost:2181", Some(2)).await];
         assert_eq!(ids(others(config, &identified, false).await), [1, 3]);
         // One that does not serve is known by its machine, if no other server is there.
@@ -246,24 +375,68 @@ mod tests {
     /// With server 1 named, server 257 was left out: the ids of their sessions begin alike.
     #[tokio::test]
     async fn servers_that_share_a_byte_are_two() {
-        let ids = |unknown: Vec<Member>| unknown.iter().map(|it| it.id).collect::<Vec<_>>();
         let config = "server.1=127.0.0.1:1:2:participant;127.0.0.1:2181\n\
                       server.257=127.0.0.1:3:4:participant;127.0.0.1:2182\n\
                       server.2=127.0.0.1:5:6:participant;127.0.0.1:2183\nversion=1";
         let first = [named("127.0.0.1:2181", Some(1)).await];
         let found = others(config, &first, false).await;
-        assert_eq!(found.addresses, ["127.0.0.1:2182", "127.0.0.1:2183"]);
+        assert_eq!(addresses(found), ["127.0.0.1:2182", "127.0.0.1:2183"]);
         let both = [first[0].clone(), named("localhost:2182", Some(1)).await];
-        assert_eq!(others(config, &both, false).await.addresses, ["127.0.0.1:2183"]);
+        assert_eq!(addresses(others(config, &both, false).await), ["127.0.0.1:2183"]);
 
         // Without client addresses their machines distinguish them.
         let config = "server.1=127.0.0.1:1:2\nserver.257=127.0.0.2:3:4\nserver.2=127.0.0.1:5:6";
-        assert_eq!(ids(others(config, &first, false).await.unknown), [257, 2]);
+        assert_eq!(ids(others(config, &first, false).await), [257, 2]);
         let second = [named("127.0.0.1:2182", Some(2)).await, first[0].clone()];
-        assert_eq!(ids(others(config, &second, false).await.unknown), [257]);
+        assert_eq!(ids(others(config, &second, false).await), [257]);
         // On one machine each of them may be the named one: no server is left out.
         let config = "server.1=127.0.0.1:1:2\nserver.257=127.0.0.1:3:4";
-        assert_eq!(ids(others(config, &first, false).await.unknown), [1, 257]);
+        assert_eq!(ids(others(config, &first, false).await), [1, 257]);
+    }
+
+    /// With server 3's client address copied from server 2, server 3 was left out: "2 of 2 servers
+    /// serve", and exit code 0.
+    #[tokio::test]
+    async fn a_server_with_the_address_of_another_is_unknown() {
+        let config = "server.1=127.0.0.1:1:2:participant;127.0.0.1:2181\n\
+                      server.2=127.0.0.1:3:4:participant;127.0.0.1:2182\n\
+                      server.3=127.0.0.1:5:6:participant;127.0.0.1:2182\nversion=1";
+        let first = [named("127.0.0.1:2181", Some(1)).await];
+        let found = others(config, &first, false).await;
+        let problem = found.unknown[0].problem();
+        assert_eq!((found.found.len(), ids(found)), (1, vec![3]));
+        let expected =
+            "unknown: another server of the ensemble has its client address 127.0.0.1:2182";
+        assert_eq!(problem, expected);
+        // The session shows which of the two is there.
+        let both = [first[0].clone(), named("127.0.0.1:2182", Some(3)).await];
+        assert_eq!(ids(others(config, &both, false).await), [2]);
+        let without_identity = [first[0].clone(), named("127.0.0.1:2182", None).await];
+        assert_eq!(ids(others(config, &without_identity, false).await), [3]);
+    }
+
+    /// A server that listens on all addresses was listed twice if it was named by another address.
+    #[tokio::test]
+    async fn a_server_under_two_addresses_is_one() {
+        let config = "server.1=127.0.0.1:1:2:participant;0.0.0.0:2181\n\
+                      server.2=127.0.0.1:3:4:participant;0.0.0.0:2182\nversion=1";
+        let alias = [named("127.0.1.1:2181", Some(1)).await, named("[::1]:2182", None).await];
+        assert_eq!(others(config, &alias, false).await, Others::default());
+
+        let identity = |byte, config: &str| Identity { byte, config: Ok(config.to_owned()) };
+        let name = |port: u16, identity| Named {
+            address: format!("a:{port}"),
+            at: vec![SocketAddr::from(([127, 0, 0, 1], port))],
+            identity: Some(identity),
+        };
+        let first = name(1, identity(1, config));
+        assert!(first.is_same(&name(2, identity(1, config))));
+        assert!(!first.is_same(&name(2, identity(2, config))));
+        assert!(!first.is_same(&name(1, identity(2, config))), "a balancer");
+        // All standalone servers have the same number.
+        let alone = name(1, identity(1, "version=0"));
+        assert!(!alone.is_same(&name(2, identity(1, "version=0"))));
+        assert!(alone.is_same(&name(1, identity(1, "version=0"))));
     }
 
     #[test]

@@ -66,6 +66,16 @@ impl Served {
         matches!(self.mode.as_str(), "leader" | "standalone")
     }
 
+    /// Whether it leads without an ensemble.
+    pub fn is_standalone(&self) -> bool {
+        self.mode == "standalone"
+    }
+
+    /// Whether it follows without a vote.
+    pub fn is_observer(&self) -> bool {
+        self.mode == "observer"
+    }
+
     /// Whether it takes part in an ensemble with a leader. One that looks for a leader answers as well.
     pub fn takes_writes(&self) -> bool {
         self.is_leader() || matches!(self.mode.as_str(), "follower" | "observer")

@@ -1,8 +1,11 @@
 //! What all servers say about themselves, as one picture.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::{OptionFuture, join, join_all};
 use serde_json::{Map, Value, json};
-use zoolet_survey::members::Member;
+use zoolet_survey::ensemble::{self, Serving, Split};
+use zoolet_survey::members::{Identity, Unknown};
 use zoolet_survey::srvr::{ReachedLimit, Served};
 
 use crate::ask::{self, Silence};
@@ -51,6 +54,11 @@ impl Look {
         }
     }
 
+    /// Whether the server takes writes.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.serving().is_some()
+    }
+
     fn serving(&self) -> Option<&Served> {
         self.found.as_ref().ok().filter(|served| served.takes_writes())
     }
@@ -97,21 +105,45 @@ fn chosen(figures: &Map<String, Value>) -> Map<String, Value> {
     all.collect()
 }
 
-/// Returns the leader, with its term.
+/// Returns the leader, if there is only one.
 pub(crate) fn leader(looks: &[Look]) -> Option<(&str, &Served)> {
-    looks.iter().find_map(|look| {
-        let served = look.serving().filter(|served| served.is_leader())?;
-        Some((look.address.as_str(), served))
+    let serving = looks.iter().filter_map(|look| Some((look.address.as_str(), look.serving()?)));
+    ensemble::leader(serving.map(|it| (it, it.1.is_leader())))
+}
+
+/// Returns the evidence in the configurations of servers that they are not one ensemble.
+pub(crate) async fn splits(looks: &[Look], identities: &BTreeMap<String, Identity>) -> Vec<Split> {
+    let serving: Vec<_> = serving(looks)
+        .map(|server| Serving { identity: identities.get(server.address), ..server })
+        .collect();
+    ensemble::splits_by_configuration(&serving).await
+}
+
+fn serving(looks: &[Look]) -> impl Iterator<Item = Serving<'_>> {
+    looks.iter().filter_map(|look| {
+        Some(Serving { address: &look.address, served: look.serving()?, identity: None })
     })
 }
 
-/// What could not be looked at.
+/// What looks alone do not show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unasked<'a> {
-    /// The servers of the configuration of which no client address is known.
-    pub(crate) unknown: &'a [Member],
+    /// The servers of the configuration that cannot be asked.
+    pub(crate) unknown: &'a [Unknown],
     /// Why the configuration was not read.
     pub(crate) unread: Option<&'a str>,
+    /// Evidence in the configurations that the servers are not one ensemble.
+    pub(crate) splits: &'a [Split],
+}
+
+impl Unasked<'_> {
+    /// Returns all evidence that the servers are not one ensemble.
+    fn splits(&self, looks: &[Look]) -> Vec<Split> {
+        let serving: Vec<_> = serving(looks).collect();
+        let mut splits = ensemble::splits_by_role(&serving, looks.len() + self.unknown.len());
+        splits.extend(self.splits.iter().cloned());
+        splits
+    }
 }
 
 /// Returns the servers and the state of the whole. `before` is the look before this one.
@@ -129,18 +161,20 @@ pub(crate) fn to_json(looks: &[Look], before: &[Look], unasked: Unasked<'_>) -> 
         }
         Value::Object(object)
     };
-    let unknown = |member: &Member| {
+    let unknown = |unknown: &Unknown| {
         json!({
-            "address": format!("server {} ({})", member.id, member.peer),
+            "address": unknown.to_string(),
             "role": "unknown",
-            "problem": "unknown: its client address is not in the ensemble's configuration",
+            "problem": unknown.problem(),
         })
     };
+    let is_complete =
+        unasked.unknown.is_empty() && unasked.unread.is_none() && unasked.splits(looks).is_empty();
     json!({
         "servers": looks.iter().map(server).chain(unasked.unknown.iter().map(unknown)).collect::<Value>(),
         "leader": leader.map(|(address, _)| address),
         "serving": looks.iter().filter(|look| look.serving().is_some()).count(),
-        "isComplete": unasked.unknown.is_empty() && unasked.unread.is_none(),
+        "isComplete": is_complete,
         "summary": summary(looks, unasked),
     })
 }
@@ -179,6 +213,11 @@ fn fsync(now: &Map<String, Value>, before: Option<&Map<String, Value>>) -> Value
 /// Returns the state of the whole in one line.
 fn summary(looks: &[Look], unasked: Unasked<'_>) -> String {
     let mut summary = summary_of(looks, unasked.unknown.len());
+    let splits = unasked.splits(looks);
+    if !splits.is_empty() {
+        summary.push_str("; not one ensemble: ");
+        summary += &splits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    }
     match unasked.unknown.len() {
         0 => {}
         1 => summary.push_str("; 1 is unknown"),
@@ -197,6 +236,9 @@ fn summary_of(looks: &[Look], unknown: usize) -> String {
     let serve = if all == 1 { "server serves" } else { "servers serve" };
     match leader(looks) {
         Some((leader, _)) => format!("{serving} of {all} {serve}; {leader} leads{}", limits(looks)),
+        None if self::serving(looks).any(|server| server.served.is_leader()) => {
+            format!("{serving} of {all} {serve}")
+        }
         None if serving > 0 => format!("{serving} of {all} {serve}; no leader was seen"),
         None if looks.iter().any(|look| look.found.is_ok()) => {
             format!("none of {all} servers takes writes")
@@ -248,14 +290,31 @@ mod tests {
     #[test]
     fn a_server_that_cannot_be_asked_is_unknown() {
         let config = "server.1=a:1:2;2181\nserver.2=b:2888:3888:participant\n";
-        let members = zoolet_survey::members::members(config);
-        let unasked = Unasked { unknown: &members[1..], unread: Some("no answer") };
+        let member = zoolet_survey::members::members(config).remove(1);
+        let unknown = [Unknown { member, taken: None }];
+        let unasked = Unasked { unknown: &unknown, unread: Some("no answer"), splits: &[] };
         let shown = to_json(&[look("a:2181", "leader", 1)], &[], unasked);
         assert_eq!(shown["servers"][1]["address"], "server 2 (b:2888)");
         assert_eq!((&shown["serving"], &shown["isComplete"]), (&json!(1), &json!(false)));
         let expected = "1 of 2 servers serve; a:2181 leads; 1 is unknown; other servers are unknown: \
                         the ensemble's configuration was not read: no answer";
         assert_eq!(shown["summary"], expected);
+    }
+
+    /// The first of several leaders was shown as that of all.
+    #[test]
+    fn servers_of_several_ensembles_are_not_one() {
+        let looks = [look("a:1", "leader", 1), look("b:1", "standalone", 2)];
+        let shown = to_json(&looks, &[], Unasked::default());
+        let expected = "2 of 2 servers serve; not one ensemble: 2 servers lead: a:1, b:1";
+        assert_eq!((&shown["summary"], &shown["leader"]), (&json!(expected), &Value::Null));
+        assert_eq!((&shown["isComplete"], &shown["serving"]), (&json!(false), &json!(2)));
+        let looks = [look("a:1", "leader", 1), look("b:1", "follower", 1)];
+        let split = Split::Stranger { server: "b:1".to_owned(), of: "a:1".to_owned() };
+        let shown = to_json(&looks, &[], Unasked { splits: &[split], ..Unasked::default() });
+        let expected = "2 of 2 servers serve; a:1 leads; not one ensemble: b:1 is not in the \
+                        configuration of a:1";
+        assert_eq!((&shown["summary"], &shown["isComplete"]), (&json!(expected), &json!(false)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use zoolet_client::Connector;
 use zoolet_client::tls::TlsConnector;
 use zoolet_survey::four_letter::Silence;
+use zoolet_survey::members::Identity;
 use zoolet_survey::srvr::Served;
 
 use super::tls::TlsFailure;
@@ -45,6 +46,15 @@ pub(crate) struct Look {
     /// Where the connection went.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) found: Found,
+    /// Its identity, if a session has shown it.
+    pub(crate) identity: Option<Identity>,
+}
+
+impl Look {
+    /// Whether the server takes writes.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.found.serving().is_some()
+    }
 }
 
 /// How a server has answered.
@@ -170,7 +180,7 @@ async fn look_in_plain_text(address: &str) -> Look {
     {
         found = Found::ExpectsTls;
     }
-    Look { address: address.to_owned(), peer, found }
+    Look { address: address.to_owned(), peer, found, identity: None }
 }
 
 async fn look_by_tls(address: &str, tls: &TlsConnector) -> Look {
@@ -186,7 +196,7 @@ async fn look_by_tls(address: &str, tls: &TlsConnector) -> Look {
             Ok(_) | Err(_) => {}
         }
     }
-    Look { address: address.to_owned(), peer, found }
+    Look { address: address.to_owned(), peer, found, identity: None }
 }
 
 async fn within_look_time(asking: impl Future<Output = Found>) -> Result<Found, Found> {

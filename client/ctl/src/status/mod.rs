@@ -4,13 +4,11 @@ mod look;
 mod print;
 mod tls;
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
-use tokio::time::timeout;
 use zoolet_client::tls::TlsConnector;
-use zoolet_client::{ClientOptions, ConnectString, TcpConnector};
-use zoolet_survey::members::{Member, Named, Others, identify, needs_identities, others, resolved};
+use zoolet_client::{ConnectString, TcpConnector};
+use zoolet_survey::ensemble::{Serving, Split, leader, splits_by_configuration, splits_by_role};
+use zoolet_survey::members::{Identity, Named, Unknown, identify, others, resolved};
 use zoolet_survey::srvr::Served;
 
 use crate::args::{Options, Status};
@@ -20,9 +18,6 @@ use crate::output::{Output, note};
 
 use look::Look;
 
-/// How long the servers may take to say which others there are.
-const CONFIG_TIME: Duration = Duration::from_secs(3);
-
 /// `status`. The exit code is that of a failure unless all servers serve.
 pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), CtlError> {
     let servers: ConnectString =
@@ -30,17 +25,7 @@ pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), Ctl
     let tls = options.tls.connector()?;
     let mut ensemble = Ensemble::look(servers.addresses(), tls.as_ref()).await;
     if !arguments.named {
-        let others = ensemble.others(options, tls.as_ref()).await;
-        let Others { addresses, unknown } = others.unwrap_or_else(|why| {
-            ensemble.unread = Some(why);
-            Others::default()
-        });
-        if !addresses.is_empty() {
-            // Their zxids are those of one moment.
-            let all: Vec<_> = servers.addresses().iter().cloned().chain(addresses).collect();
-            ensemble.looks = look::look_at(&all, tls.as_ref()).await;
-        }
-        ensemble.unknown = unknown;
+        ensemble.add_others(tls.as_ref()).await;
     }
     let output = Output { json: options.json };
     output.result(|| print::text(&ensemble), || print::json(&ensemble))?;
@@ -77,7 +62,7 @@ pub(crate) async fn explain(
     let servers: ConnectString = connect_string.parse().ok()?;
     let ensemble = Ensemble::look(servers.addresses(), tls).await;
     // Then the reason is another, such as a session that is refused.
-    if ensemble.leader().is_some() {
+    if ensemble.serving().any(|it| it.served.is_leader()) {
         return None;
     }
     let lines = ensemble.looks.iter().map(|look| format!("\n  {}: {}", look.address, look.found));
@@ -94,15 +79,80 @@ pub(crate) async fn explain(
 struct Ensemble {
     looks: Vec<Look>,
     /// The servers of the ensemble's configuration that cannot be asked.
-    unknown: Vec<Member>,
+    unknown: Vec<Unknown>,
     /// Why the ensemble's configuration was not read, so that it is not known which others there are.
     unread: Option<String>,
+    /// Evidence in the configurations of the servers that they are not one ensemble.
+    splits: Vec<Split>,
 }
 
 impl Ensemble {
     async fn look(addresses: &[String], tls: Option<&TlsConnector>) -> Self {
         let looks = look::look_at(addresses, tls).await;
-        Self { looks, unknown: Vec::new(), unread: None }
+        Self { looks, unknown: Vec::new(), unread: None, splits: Vec::new() }
+    }
+
+    /// Adds the servers of the ensemble that the command line does not name.
+    async fn add_others(&mut self, tls: Option<&TlsConnector>) {
+        let config = match self.identify(0, tls).await {
+            Ok(Some(config)) => config,
+            Ok(None) => return,
+            Err(why) => return self.unread = Some(why),
+        };
+        let found = others(&config, &self.named().await, tls.is_some()).await.found;
+        if !found.is_empty() {
+            let named = self.looks.len();
+            let identities: Vec<_> = self.looks.iter_mut().map(|it| it.identity.take()).collect();
+            let addresses = self.looks.iter().map(|look| look.address.clone());
+            let addresses: Vec<_> =
+                addresses.chain(found.into_iter().map(|found| found.address)).collect();
+            // Their zxids are those of one moment.
+            self.looks = look::look_at(&addresses, tls).await;
+            for (look, identity) in self.looks.iter_mut().zip(identities) {
+                look.identity = identity;
+            }
+            // Those without an identity are compared by their addresses and roles.
+            let _ = self.identify(named, tls).await;
+        }
+        let named = self.named().await;
+        self.unknown = others(&config, &named, tls.is_some()).await.into_unknown();
+        self.leave_out_repeated(&named);
+        self.splits = splits_by_configuration(&self.serving().collect::<Vec<_>>()).await;
+    }
+
+    /// Identifies the servers that serve, without the first ones, and returns the configuration of
+    /// the first successful read, or the error if all reads failed; `None` if no server serves.
+    async fn identify(
+        &mut self,
+        without: usize,
+        tls: Option<&TlsConnector>,
+    ) -> Result<Option<String>, String> {
+        let new = self.looks.iter_mut().skip(without).filter(|look| look.is_serving());
+        let identified = new.map(async |look| {
+            let identity = identity(&look.address, tls).await?;
+            let config = identity.config.clone();
+            look.identity = Some(identity);
+            config
+        });
+        let mut refusal = None;
+        for config in join_all(identified).await {
+            match config {
+                Ok(config) => return Ok(Some(config)),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        refusal.map_or(Ok(None), Err)
+    }
+
+    /// Leaves out every server that an earlier name leads to.
+    fn leave_out_repeated(&mut self, named: &[Named]) {
+        let is_first = |at: usize, it: &Named| !named.iter().take(at).any(|one| one.is_same(it));
+        let mut firsts = named.iter().enumerate().map(|(at, it)| is_first(at, it));
+        self.looks.retain(|_| firsts.next().unwrap_or(true));
+    }
+
+    async fn named(&self) -> Vec<Named> {
+        join_all(self.looks.iter().map(named)).await
     }
 
     /// Returns how the command line has to be changed for the first server that needs it.
@@ -110,31 +160,44 @@ impl Ensemble {
         self.looks.iter().find_map(|look| look.found.remedy(flags))
     }
 
+    /// Returns the leader, if there is only one.
     fn leader(&self) -> Option<&Look> {
-        self.looks.iter().find(|look| look.found.serving().is_some_and(Served::is_leader))
+        let leads = |look: &Look| look.found.serving().is_some_and(Served::is_leader);
+        leader(self.looks.iter().map(|look| (look, leads(look))))
+    }
+
+    /// Returns the evidence that the servers are not one ensemble.
+    fn splits(&self) -> Vec<Split> {
+        let serving: Vec<_> = self.serving().collect();
+        let mut splits = splits_by_role(&serving, self.looks.len() + self.unknown.len());
+        splits.extend(self.splits.iter().cloned());
+        splits
     }
 
     /// Whether a limit of all clients is reached on any server: it refuses newcomers.
     fn refuses_clients(&self) -> bool {
-        let serving = self.looks.iter().filter_map(|look| look.found.serving());
-        serving.flat_map(|served| &served.limits_reached).any(|limit| limit.is_total)
+        let mut limits = self.serving().flat_map(|server| &server.served.limits_reached);
+        limits.any(|limit| limit.is_total)
     }
 
-    fn serving(&self) -> usize {
-        self.looks.iter().filter(|look| look.found.serving().is_some()).count()
+    fn serving(&self) -> impl Iterator<Item = Serving<'_>> {
+        self.looks.iter().filter_map(|look| {
+            let served = look.found.serving()?;
+            Some(Serving { address: &look.address, served, identity: look.identity.as_ref() })
+        })
     }
 
     /// Returns with which exit code to end; `None` if all is well.
     fn exit(&self) -> Option<Exit> {
         let is_whole = self.unknown.is_empty() && self.unread.is_none();
+        let serving = self.serving().count();
+        if !self.splits().is_empty() {
+            return Some(Exit::Failed);
+        }
         match self.leader() {
             // A server that cannot be asked may lead.
-            None if is_whole || self.serving() == 0 => Some(Exit::Connection),
-            Some(_)
-                if is_whole && self.serving() == self.looks.len() && !self.refuses_clients() =>
-            {
-                None
-            }
+            None if is_whole || serving == 0 => Some(Exit::Connection),
+            Some(_) if is_whole && serving == self.looks.len() && !self.refuses_clients() => None,
             None | Some(_) => Some(Exit::Failed),
         }
     }
@@ -142,7 +205,7 @@ impl Ensemble {
     /// The same for these servers alone: their leader may be another. A limit that is reached does
     /// not count, because this is a health check, and a restart does not help.
     fn exit_of_named(&self) -> Option<Exit> {
-        match self.serving() {
+        match self.serving().count() {
             0 => Some(Exit::Connection),
             serving if serving < self.looks.len() => Some(Exit::Failed),
             _ => None,
@@ -152,6 +215,11 @@ impl Ensemble {
     /// Returns the state of the whole in one line.
     fn summary(&self) -> String {
         let mut summary = self.summary_of_known();
+        let splits = self.splits();
+        if !splits.is_empty() {
+            summary.push_str("; not one ensemble: ");
+            summary += &splits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        }
         match self.unknown.len() {
             0 => {}
             1 => summary.push_str("; 1 is unknown"),
@@ -166,7 +234,7 @@ impl Ensemble {
     }
 
     fn summary_of_known(&self) -> String {
-        let (all, serving) = (self.looks.len() + self.unknown.len(), self.serving());
+        let (all, serving) = (self.looks.len() + self.unknown.len(), self.serving().count());
         let serve = if all == 1 { "server serves" } else { "servers serve" };
         if let Some(leader) = self.leader() {
             let refuses = if self.refuses_clients() { "; newcomers are refused" } else { "" };
@@ -175,6 +243,9 @@ impl Ensemble {
         let up = self.looks.iter().filter(|look| look.found.is_server()).count();
         let needed = all / 2 + 1;
         match up {
+            _ if self.serving().any(|server| server.served.is_leader()) => {
+                format!("{serving} of {all} {serve}")
+            }
             _ if serving > 0 => {
                 format!("{serving} of {all} {serve}; the leader was not asked")
             }
@@ -187,66 +258,30 @@ impl Ensemble {
             _ => format!("{up} of {all} servers reachable, and none leads"),
         }
     }
+}
 
-    /// Returns the servers of the ensemble that the command line does not name, or the reason why they
-    /// are not known.
-    async fn others(
-        &self,
-        options: &Options,
-        tls: Option<&TlsConnector>,
-    ) -> Result<Others, String> {
-        let serving = self.looks.iter().filter(|look| look.found.serving().is_some());
-        let serving = serving.map(|look| look.address.as_str()).collect::<Vec<_>>().join(",");
-        if serving.is_empty() {
-            return Ok(Others::default());
-        }
-        let config = timeout(CONFIG_TIME, config(&serving, options, tls)).await;
-        let late = |_| Err(format!("no answer within {} ms", CONFIG_TIME.as_millis()));
-        let config = config.unwrap_or_else(late)?;
-        let needs_identities = needs_identities(&config, tls.is_some());
-        let named = self.looks.iter().map(|look| named(look, tls, needs_identities));
-        Ok(others(&config, &join_all(named).await, tls.is_some()).await)
+/// Returns the identity of a server.
+async fn identity(address: &str, tls: Option<&TlsConnector>) -> Result<Identity, String> {
+    match tls {
+        Some(tls) => identify(address, tls.clone()).await,
+        None => identify(address, TcpConnector).await,
     }
 }
 
-/// Returns what is known of a server that the command line names.
-async fn named(look: &Look, tls: Option<&TlsConnector>, needs_identity: bool) -> Named {
+/// Returns what is known of a server that was looked at.
+async fn named(look: &Look) -> Named {
     let address = look.address.clone();
     let at = match look.peer {
         Some(peer) => vec![peer],
         // Without a connection, any of the addresses may be the server's.
         None => resolved(&address).await,
     };
-    let is_asked = needs_identity && look.found.serving().is_some();
-    let id = match tls {
-        _ if !is_asked => None,
-        Some(tls) => identify(&address, tls.clone()).await,
-        None => identify(&address, TcpConnector).await,
-    };
-    Named { address, at, id }
-}
-
-/// Reads the configuration of an ensemble.
-async fn config(
-    servers: &str,
-    options: &Options,
-    tls: Option<&TlsConnector>,
-) -> Result<String, String> {
-    let mut client =
-        ClientOptions::new().session_timeout(options.session_timeout).connect_timeout(CONFIG_TIME);
-    if let Some(tls) = tls {
-        client = client.connector(tls.clone());
-    }
-    let client = client.connect(servers).await.map_err(|error| error.to_string())?;
-    let config = client.config().await;
-    // An unused session goes by itself.
-    let _ = client.close().await;
-    let (data, _) = config.map_err(|error| error.to_string())?;
-    Ok(String::from_utf8_lossy(&data).into_owned())
+    Named { address, at, identity: look.identity.clone() }
 }
 
 #[cfg(test)]
 mod tests {
+    use zoolet_survey::members::Member;
     use zoolet_survey::srvr::ReachedLimit;
 
     use super::look::Found;
@@ -257,9 +292,10 @@ mod tests {
             address: format!("a:{port}"),
             peer: None,
             found: found.clone(),
+            identity: None,
         };
         let looks = found.iter().enumerate().map(look).collect();
-        Ensemble { looks, unknown: Vec::new(), unread: None }
+        Ensemble { looks, unknown: Vec::new(), unread: None, splits: Vec::new() }
     }
 
     fn serving(mode: &str) -> Found {
@@ -312,8 +348,10 @@ mod tests {
     /// "1 of 1 server serves", and exit code 0, with one of three down.
     #[test]
     fn servers_that_cannot_be_asked_are_unknown() {
-        let unknown =
-            |id: u64| Member { id, host: "b".to_owned(), peer: "b:2888".to_owned(), client: None };
+        let unknown = |id: u64| {
+            let (host, peer) = ("b".to_owned(), "b:2888".to_owned());
+            Unknown { member: Member { id, host, peer, client: None }, taken: None }
+        };
         let mut seen = ensemble(&[serving("leader")]);
         seen.unknown = vec![unknown(2), unknown(3)];
         assert_eq!(seen.summary(), "1 of 3 servers serve; a:0 leads; 2 are unknown");
@@ -327,5 +365,34 @@ mod tests {
         seen.unread = Some("no answer".to_owned());
         assert!(seen.summary().starts_with("1 of 1 server serves; a:0 leads; other servers are "));
         assert_eq!(seen.exit(), Some(Exit::Failed));
+    }
+
+    /// "3 of 3 servers serve; a:0 leads", and exit code 0, for three ensembles.
+    #[test]
+    fn servers_of_several_ensembles_are_not_one() {
+        let alone = serving("standalone");
+        let split = ensemble(&[alone.clone(), serving("follower"), serving("leader")]);
+        let expected = "3 of 3 servers serve; not one ensemble: 2 servers lead: a:0, a:2";
+        assert_eq!((split.summary().as_str(), split.exit()), (expected, Some(Exit::Failed)));
+        assert!(split.leader().is_none());
+        let beside = ensemble(&[serving("follower"), alone]);
+        let expected =
+            "2 of 2 servers serve; a:1 leads; not one ensemble: a:1 is a standalone server";
+        assert_eq!((beside.summary().as_str(), beside.exit()), (expected, Some(Exit::Failed)));
+        let mut stranger = ensemble(&[serving("leader"), serving("follower")]);
+        stranger.splits = vec![Split::Stranger { server: "a:1".to_owned(), of: "a:0".to_owned() }];
+        let expected = "2 of 2 servers serve; a:0 leads; not one ensemble: a:1 is not in the \
+                        configuration of a:0";
+        assert_eq!((stranger.summary().as_str(), stranger.exit()), (expected, Some(Exit::Failed)));
+    }
+
+    #[test]
+    fn a_server_is_listed_once() {
+        let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let mut twice = ensemble(&[serving("leader"), serving("follower"), serving("leader")]);
+        let named: Vec<Named> =
+            [1, 2, 1].map(|port| Named { at: vec![at(port)], ..Named::default() }).into();
+        twice.leave_out_repeated(&named);
+        assert_eq!((twice.looks.len(), twice.exit()), (2, None));
     }
 }

@@ -1,7 +1,7 @@
 //! The servers as a table and as JSON.
 
 use serde_json::{Value, json};
-use zoolet_survey::members::Member;
+use zoolet_survey::members::Unknown;
 use zoolet_survey::srvr::{ReachedLimit, Served};
 
 use super::Ensemble;
@@ -11,10 +11,6 @@ use crate::format::lines_text;
 /// The heads of the columns.
 const HEADS: [&str; 9] =
     ["SERVER", "ROLE", "TERM", "ZXID", "BEHIND", "CONNECTIONS", "WAITING", "LATENCY", "VERSION"];
-
-/// The text in the row of a server that cannot be asked.
-const UNKNOWN: &str =
-    "unknown: its client address is not in the ensemble's configuration; name it in --servers";
 
 /// Returns the table, and the summary behind it.
 pub(super) fn text(ensemble: &Ensemble) -> String {
@@ -81,8 +77,17 @@ fn row(look: &Look, leader: Option<&Served>) -> Vec<String> {
     ]
 }
 
-fn row_of_unknown(member: &Member) -> Vec<String> {
-    vec![format!("server {} ({})", member.id, member.peer), UNKNOWN.to_owned()]
+fn row_of_unknown(unknown: &Unknown) -> Vec<String> {
+    vec![unknown.to_string(), problem_of_unknown(unknown)]
+}
+
+/// Returns the text in the row of a server that cannot be asked.
+fn problem_of_unknown(unknown: &Unknown) -> String {
+    let remedy = match unknown.taken {
+        Some(_) => "correct the configuration",
+        None => "name it in --servers",
+    };
+    format!("{}; {remedy}", unknown.problem())
 }
 
 fn zxid(served: &Served) -> String {
@@ -123,12 +128,12 @@ fn server(look: &Look, leader: Option<&Served>) -> Value {
     })
 }
 
-fn unknown_server(member: &Member) -> Value {
+fn unknown_server(unknown: &Unknown) -> Value {
     json!({
         "address": null,
-        "server": member.id,
-        "peer": member.peer,
+        "server": unknown.member.id,
+        "peer": unknown.member.peer,
         "serving": null,
-        "problem": UNKNOWN,
+        "problem": problem_of_unknown(unknown),
     })
 }
