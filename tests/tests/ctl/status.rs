@@ -165,3 +165,36 @@ fn servers_without_a_client_address_in_the_configuration_are_unknown() {
     until(&all, 1, "2 of 3 servers serve; ", &[]);
     until(&names[0], 1, "1 of 3 servers serve; ", &[2, 3]);
 }
+
+/// "2 of 2 servers serve", and exit code 0, for two standalone servers.
+#[test]
+fn standalone_servers_are_not_one_ensemble() {
+    let directory = tempfile::tempdir().unwrap();
+    let lease = PortLease::take(2).unwrap();
+    let mut servers: Vec<ServerProcess> = Vec::new();
+    for port in lease.ports() {
+        let data = directory.path().join(port.to_string());
+        fs::create_dir(&data).unwrap();
+        let config = data.join("zoo.cfg");
+        fs::write(&config, format!("dataDir={}\nclientPort={port}\n", data.display())).unwrap();
+        let mut command = Command::new(zoolet::binary().unwrap());
+        command.args(["serve", "--config"]).arg(config).stderr(Stdio::null());
+        servers.push(ServerProcess::spawn(&mut command).unwrap());
+    }
+    let names: Vec<String> = lease.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    for name in &names {
+        let seen = wait::until(SOON, || (status(name).0 == Some(0)).then_some(()));
+        assert!(seen.is_some(), "{name}: {:?}", status(name));
+    }
+    let (code, found) = status(&names.join(","));
+    let expected = format!(
+        "2 of 2 servers serve; not one ensemble: 2 servers lead: {}, {}",
+        names[0], names[1]
+    );
+    assert_eq!((code, found["summary"].as_str()), (Some(1), Some(expected.as_str())));
+    assert_eq!((&found["healthy"], &found["leader"]), (&false.into(), &Value::Null));
+    // Each address of a server leads to one row.
+    let twice = format!("{},localhost:{}", names[0], lease.ports()[0]);
+    let (code, found) = status(&twice);
+    assert_eq!((code, found["servers"].as_array().map(Vec::len)), (Some(0), Some(1)), "{found}");
+}

@@ -61,6 +61,25 @@ const THREE: &str = "dataDir=/d\nclientPort=2181\ninitLimit=10\nsyncLimit=5\n\
     server.3=c:2888:3888\nserver.1=a:2888:3888;2181\nserver.2=b:2888:3888:observer\n\
     server.10=d:2888:3888\n";
 
+/// Apache ZooKeeper accepts a line that was copied.
+#[test]
+fn the_client_address_of_another_server_is_warned_of() {
+    let lines = |third: &str| {
+        let text = "dataDir=/d\nclientPort=2181\ninitLimit=10\nsyncLimit=5\n";
+        let members = format!("server.1=a:1:2;2181\nserver.2=b:1:2;2181\nserver.3={third}\n");
+        zoo_with(&(text.to_owned() + &members), Some(1), &[])
+    };
+    for line in ["a:3:4;2181", "b:3:4;2181"] {
+        let loaded = lines(line).unwrap();
+        let expected = "zoo.cfg:7 server.3: server";
+        assert_says(&only_warning(&loaded).to_string(), expected);
+        assert!(only_warning(&loaded).why.contains("client address 0.0.0.0:2181"), "{loaded:?}");
+    }
+    for line in ["c:1:2;2181", "a:3:4;2182", "a:3:4"] {
+        assert!(lines(line).unwrap().1.is_empty(), "{line}");
+    }
+}
+
 #[test]
 fn an_ensemble_is_read_in_the_order_of_its_ids() {
     let mut loaded = zoo_with(&format!("{THREE}server.4=e:2888:3888\n"), Some(1), &[]).unwrap();

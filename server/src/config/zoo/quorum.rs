@@ -81,6 +81,7 @@ impl ZooCfgReader<'_> {
                 if let Some(note) = note {
                     self.draft.warn(&at, &property.key, note);
                 }
+                self.warn_of_equal_client(&member, &at, property);
                 self.draft.add_member(id, member, at)?;
             } else if let Some(id) = name.strip_prefix("weight.") {
                 weights.push((parse_server_id(id).map_err(wrong)?, property, at));
@@ -90,6 +91,24 @@ impl ZooCfgReader<'_> {
         }
         self.check_groups(&groups)?;
         self.check_weights(&weights)
+    }
+
+    /// Warns of a member with the client address of an earlier one, which Apache ZooKeeper accepts.
+    fn warn_of_equal_client(&mut self, member: &Member, at: &At, property: &Property) {
+        let is_equal = |earlier: &Member| {
+            earlier.peer.host == member.peer.host && earlier.client == member.client
+        };
+        let Some(client) = &member.client else { return };
+        let mut earlier = self.draft.config.members.iter().filter(|(_, earlier)| is_equal(earlier));
+        if self.draft.has_members()
+            && let Some((id, _)) = earlier.next()
+        {
+            let why = format!(
+                "server {id} has the same host and client address {client}: only one of the two \
+                 can listen there"
+            );
+            self.draft.warn(at, &property.key, why);
+        }
     }
 
     /// A hierarchy of groups has other majorities than Raft. One group of all is none.
