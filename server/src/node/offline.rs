@@ -66,6 +66,7 @@ pub(crate) fn restore(
 }
 
 /// Waits until the clock is past an epoch, so that the next founding begins above it.
+#[allow(clippy::disallowed_methods, reason = "a command waits, and no server")]
 fn wait_past(epoch: u32) {
     if let Some(wait) = replication::time_until_past(epoch, RealClock::new().now().wall_ms) {
         sleep(wait);

@@ -22,8 +22,8 @@ const EPOCH_MS: i64 = 250;
 /// can be several elections per second.
 const CLOCK_MARGIN: u64 = 16;
 
-/// How far an epoch may be ahead of the clock so that the founding waits for the clock: 6 s.
-const AHEAD_MAX: u64 = 24;
+/// How far an epoch may be ahead of the clock so that the founding waits for the clock: 10 s.
+const AHEAD_MAX: u32 = 40;
 
 /// The number of epochs to skip at least if the clock gives no usable epoch. Each epoch is an election
 /// in which a majority has taken part, since a pre-vote precedes every increase of the term. The gap
@@ -74,7 +74,7 @@ pub(super) fn first_epoch(
                 .saturating_add(by_clock.unwrap_or(0) % u64::from(EPOCH_GAP));
             let above_known = known.saturating_add(CLOCK_MARGIN + 1);
             let by_clock = by_clock
-                .filter(|clock| above_known <= clock.saturating_add(AHEAD_MAX))
+                .filter(|clock| above_known <= clock.saturating_add(AHEAD_MAX.into()))
                 .map(|clock| clock.max(above_known))
                 // A clock far in the future must not use up all epochs.
                 .filter(|epoch| *epoch <= u64::from(EPOCH_MAX));
@@ -90,8 +90,8 @@ pub(super) fn first_epoch(
 pub(crate) fn time_until_past(epoch: u32, wall_ms: i64) -> Option<Duration> {
     let past_ms = CLOCK_START_MS + (i64::from(epoch) + 1) * EPOCH_MS;
     let left_ms = past_ms.saturating_sub(wall_ms).max(0);
-    let max_ms = (AHEAD_MAX + 1) * EPOCH_MS.unsigned_abs();
-    (left_ms.unsigned_abs() <= max_ms).then(|| Duration::from_millis(left_ms.unsigned_abs()))
+    let max_ms = (i64::from(AHEAD_MAX) + 1) * EPOCH_MS;
+    (left_ms <= max_ms).then(|| Duration::from_millis(left_ms.unsigned_abs()))
 }
 
 /// Returns the epoch of the wall clock; `None` before the first.
@@ -137,14 +137,14 @@ mod tests {
             let epoch = first_epoch(known.into(), None, wall_ms).unwrap();
             assert!(epoch > newest.max(known), "{epoch} after {newest}");
             let wait = time_until_past(epoch, wall_ms).unwrap();
-            assert!(wait < Duration::from_secs(7), "{wait:?}");
+            assert!(wait < Duration::from_secs(11), "{wait:?}");
             wall_ms += i64::try_from(wait.as_millis()).unwrap();
             assert!(clock_epoch(wall_ms) > Some(epoch.into()));
             newest = epoch;
         }
         let now = 28_800_000_u32;
         assert_eq!(time_until_past(now, at(i64::from(now) + 1)), Some(Duration::ZERO));
-        assert_eq!(time_until_past(now + AHEAD_MAX as u32 + 1, at(now.into())), None);
+        assert_eq!(time_until_past(now + AHEAD_MAX + 1, at(now.into())), None);
         // Data that is ahead of the clock.
         let ahead = u64::from(now) + 100_000;
         let epochs =
