@@ -225,7 +225,7 @@ fn long_acl(number: usize, perms: i32) -> Vec<Acl> {
 /// A list that is released does not leave its verdict to the next one at its address.
 #[test]
 fn kept_verdicts_are_those_of_their_acls() {
-    // So many that a check of one entry is expensive: allocators reuse small blocks first.
+    // Enough identities that a check of one entry is expensive: allocators reuse small blocks first.
     let me: Vec<Id> = (0..100).map(|n| Id::new("digest", format!("{n}:h"))).collect();
     let mut verdicts = Verdicts::default();
     for perms in [perms::READ, perms::WRITE, perms::ALL, 0].repeat(100) {
