@@ -35,7 +35,7 @@ impl<P: Borrow<str>, V> PathTable<P, V> {
             .find_map(|(known, value)| (known.borrow() == path).then_some(value))
     }
 
-    /// Inserts a value, and drops the one that was there.
+    /// Inserts a value, and drops an earlier one.
     pub(crate) fn insert(&mut self, path: P, value: V) {
         self.remove(path.borrow());
         self.slots.entry(hash(path.borrow())).or_default().push((path, value));

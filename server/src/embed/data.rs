@@ -37,8 +37,8 @@ pub fn check_empty(config: &ServerConfig) -> Result<(), DataError> {
 }
 
 /// Returns the state of a configured server after the last entry of its log, and the epoch in which
-/// zxids must begin wherever this state is used: `epoch`, or by default one that no server can have
-/// used. The server must not run. Entries that no majority has acknowledged count as well, so the
+/// zxids must begin wherever this state is used: `epoch`, or by default one above any that a server
+/// can have used. The server must not run. Entries that no majority has acknowledged count as well, so the
 /// server with the longest log has everything that was acknowledged. Blocks.
 pub fn state_of(config: &ServerConfig, epoch: Option<u32>) -> Result<(State, u32), DataError> {
     Ok(node::state_of(config, epoch)?)

@@ -57,8 +57,8 @@ impl Received {
     }
 }
 
-/// Returns the memory of the parts of a request besides their texts and data, in bytes: a part is
-/// several times as long as in the frame.
+/// Returns the memory of the parts of a request without their texts and data, in bytes. It is several
+/// times their length in the frame.
 fn parts_bytes(request: &Request) -> usize {
     /// The head of the allocation of a part's path.
     const ALLOCATION: usize = 16;

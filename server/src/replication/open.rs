@@ -146,7 +146,8 @@ fn open_log(
     if let Some(batch) = recovered.last_in_doubt {
         tracing::info!(
             batch,
-            "the log was not closed cleanly, as after a crash; it ends with this batch. Later batches were              never acknowledged, unless the disk has lost data that it had synced"
+            "the log was not closed cleanly, as after a crash; this is its last batch. No later batch was \
+             acknowledged, unless the disk has lost synced data"
         );
     }
     if let Some(TornTail { file, offset, batch, may_be_acknowledged }) = &recovered.torn {

@@ -235,7 +235,8 @@ impl Ensemble {
         servers.filter_map(|(at, server)| server.as_ref().map(|server| (at, server)))
     }
 
-    /// Waits until all running servers serve and those that are to vote are voters. Returns the leader.
+    /// Waits until all running servers serve and the configured voters among them vote. Returns the
+    /// leader.
     pub(super) async fn ready(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {

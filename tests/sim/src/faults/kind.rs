@@ -100,7 +100,7 @@ impl Kind {
         matches!(self, Self::BitRot | Self::LostFile | Self::DiskLoss)
     }
 
-    /// Returns whether servers that it strikes may complain.
+    /// Returns whether the affected servers may log errors.
     pub(super) const fn may_complain(self) -> bool {
         matches!(
             self,

@@ -8,7 +8,7 @@ use zoolet_storage::{Image, LogState, MemoryDisk, Survival, Wal, WalMode, WalOpt
 use super::{Fault, Files, Lost};
 use crate::world::Server;
 
-/// What a disk writes as a whole, in bytes.
+/// The unit in which a disk writes, in bytes.
 const SECTOR_BYTES: usize = 512;
 
 /// Returns whether a server has the files that a fault damages.
