@@ -51,23 +51,15 @@ words! {
 /// What a server without a leader says.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// The time limit for a client to read an answer, and for each MiB of it.
-const READ_TIME: Duration = Duration::from_secs(5);
-const READ_TIME_PER_MIB: Duration = Duration::from_secs(1);
+/// The time limit for a client to read an answer. It is shorter than the default for handshakes, so that
+/// a client that waits for its list has time left after a slow reader.
+pub(super) const READ_TIME: Duration = Duration::from_secs(5);
 
 /// The answer to a word. There is one list at a time, until it is written or dropped: each takes memory,
 /// and as long as it has entries.
 pub(super) struct Answer<'a> {
     pub(super) text: String,
     _place: Option<SemaphorePermit<'a>>,
-}
-
-impl Answer<'_> {
-    /// Returns the time limit for the client to read it.
-    pub(super) fn time_max(&self) -> Duration {
-        let mib = u32::try_from(self.text.len() >> 20).unwrap_or(u32::MAX);
-        READ_TIME.saturating_add(READ_TIME_PER_MIB.saturating_mul(mib))
-    }
 }
 
 /// Returns the answer to a word. Long ones are put together in turns.

@@ -77,7 +77,7 @@ impl Connection {
             let context = Arc::clone(&self.context);
             let answer = four_letter::answer(word, &context).await;
             let written = self.stream.write_all(answer.text.as_bytes());
-            timeout(answer.time_max(), written).await.map_err(io::Error::from)??;
+            timeout(four_letter::READ_TIME, written).await.map_err(io::Error::from)??;
             self.finish().await?;
             return Ok(None);
         }
