@@ -27,6 +27,9 @@ use crate::wait;
 /// How long a server may take until it serves. A JVM starts within a second or two; an election
 /// among three of them on two busy cores may take several more.
 const START_MAX: Duration = Duration::from_secs(90);
+
+/// How long a line of the log may be on its way.
+const LOG_MAX: Duration = Duration::from_secs(20);
 /// How long an ensemble may take to have a leader that says so, on a busy machine.
 pub const LEADER_MAX: Duration = Duration::from_mins(1);
 /// How often the process of a starting server is looked at.
@@ -202,6 +205,17 @@ impl Servers {
     /// What a server wrote to its stdout and stderr since its first start.
     pub fn output(&self, index: usize) -> io::Result<String> {
         fs::read_to_string(self.server_dir(index).join("output"))
+    }
+
+    /// Waits until all of `texts` are in the `output` of a server: a thread of its own writes the log, so a
+    /// line may be late. An error has the output.
+    pub fn until_logged(&self, index: usize, texts: &[&str]) -> Result<(), String> {
+        let is_there = || {
+            let output = self.output(index).ok()?;
+            texts.iter().all(|text| output.contains(text)).then_some(())
+        };
+        let missing = || format!("{texts:?} is not all in {:?}", self.output(index));
+        wait::until(LOG_MAX, is_there).ok_or_else(missing)
     }
 
     fn write_configs(&self) -> io::Result<()> {

@@ -160,8 +160,7 @@ fn probes_are_answered_when_all_other_places_are_busy() {
     for path in ["/health", "/ready"].into_iter().cycle().take(20) {
         assert_eq!(http::get(server.http, path).unwrap().status, 200, "{path}");
     }
-    let log = server.servers.output(0).unwrap();
-    assert!(log.contains("too many HTTP connections"), "{log}");
+    server.servers.until_logged(0, &["too many HTTP connections"]).unwrap();
     drop(busy);
     let start = Instant::now();
     let metrics = loop {
@@ -186,17 +185,7 @@ fn what_is_not_http_is_named_in_the_answer_and_in_the_log() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         assert!(answer.contains(said), "{answer}");
     }
-    let log = || {
-        let log = server.servers.output(0).unwrap();
-        log.contains("malformed HTTP request refused")
-            .then_some(())
-            .filter(|()| log.contains("TLS"))
-    };
-    assert!(
-        zoolet_tests::wait::until(SOON, log).is_some(),
-        "{}",
-        server.servers.output(0).unwrap()
-    );
+    server.servers.until_logged(0, &["malformed HTTP request refused", "TLS"]).unwrap();
     // hyper answers this one, without a text.
     let negative = b"GET /health HTTP/1.1\r\nContent-Length: -1\r\n\r\n";
     assert_eq!(status(server.http, negative), 400);

@@ -108,7 +108,8 @@ async fn servers_are_upgraded_and_downgraded_under_clients_that_go_on() {
     let works = async || holder.new_features_work().await;
     assert!(until_so(PATIENCE, works).await, "{}", ensemble.output(ensemble.leader()));
     let is_logged = |id| ensemble.output(id).contains("agreeing on a feature level from=1 to=");
-    assert!((1..=3).any(is_logged), "no server has raised the level");
+    let is_raised = wait::until(PATIENCE, || (1..=3).any(is_logged).then_some(()));
+    assert!(is_raised.is_some(), "no server has raised the level");
     assert_ne!(ensemble.feature_level(1), "1");
 
     ensemble.change(1, NEW, OLD);

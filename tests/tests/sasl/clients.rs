@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use zoolet_tests::builder::{Kind, ServersBuilder};
 use zoolet_tests::servers::Servers;
-use zoolet_tests::{apache, kazoo, tools};
+use zoolet_tests::{apache, kazoo, tools, wait};
 
 use super::with_users;
+
+/// How long a line of a log may be on its way.
+const SOON: Duration = Duration::from_secs(20);
 
 /// Runs a program, and returns the lines that it prints.
 fn run(command: &mut Command, servers: &Servers) -> Vec<String> {
@@ -28,25 +32,27 @@ fn start(servers: ServersBuilder, count: usize) -> Servers {
 /// The users that the audit log names for the creation of a znode.
 fn creators(servers: &Servers, path: &str) -> Vec<String> {
     let users = match servers.kind() {
-        Kind::Apache => {
+        Kind::Apache => wait::until(SOON, || {
             let log = servers.output(0).unwrap();
             let entry = log.lines().find(|line| {
                 line.contains("operation=create\t") && line.contains(&format!("znode={path}\t"))
             });
-            let (_, users) = entry.unwrap().split_once("user=").unwrap();
-            users.split('\t').next().unwrap().to_owned()
-        }
-        Kind::Zoolet => {
-            let log = fs::read_to_string(servers.server_dir(0).join("data/audit-1.log")).unwrap();
-            let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
-            let mut entries = lines.filter(|line: &serde_json::Value| {
-                line["operation"] == "create"
-                    && line["znode"] == path
-                    && line["result"] == "success"
+            let (_, users) = entry?.split_once("user=")?;
+            users.split('\t').next().map(str::to_owned)
+        }),
+        Kind::Zoolet => wait::until(SOON, || {
+            let log = fs::read_to_string(servers.server_dir(0).join("data/audit-1.log")).ok()?;
+            let mut entries = log.lines().filter_map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).ok().filter(|line| {
+                    line["operation"] == "create"
+                        && line["znode"] == path
+                        && line["result"] == "success"
+                })
             });
-            entries.next().unwrap()["user"].as_str().unwrap().to_owned()
-        }
+            entries.next()?["user"].as_str().map(str::to_owned)
+        }),
     };
+    let users = users.unwrap_or_else(|| panic!("the creation of {path} is not in the audit log"));
     let mut users: Vec<String> = users.split(',').map(str::to_owned).collect();
     users.sort_unstable();
     users

@@ -96,8 +96,7 @@ fn certificates_are_identities_on_the_secure_port() {
         // The server's certificate names localhost and 127.0.0.1.
         refused(authority.options(Some(&alice)), &format!("127.0.0.2:{port}")).await;
     });
-    let log = servers.output(0).unwrap();
-    assert!(log.contains("the TLS handshake failed"), "{log}");
+    servers.until_logged(0, &["the TLS handshake failed"]).unwrap();
 }
 
 #[test]
@@ -328,10 +327,11 @@ fn expired_and_expiring_certificates_are_named_at_the_start() {
         .property("ssl.crlFile", &list.display().to_string())
         .start()
         .unwrap();
-    let log = servers.output(0).unwrap();
-    assert!(log.contains("the certificate CN=server has expired: replace it"), "{log}");
-    let named = "the list of revoked certificates CN=authority has expired";
-    assert!(log.contains(named), "{log}");
+    let texts = [
+        "the certificate CN=server has expired: replace it",
+        "the list of revoked certificates CN=authority has expired",
+    ];
+    servers.until_logged(0, &texts).unwrap();
 }
 
 /// A new list holds for new connections, and a restart ends those of before (`docs/tls.md`).
