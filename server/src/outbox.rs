@@ -10,14 +10,17 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 use zoolet_jute::SessionId;
+use zoolet_replica::state::LongReply;
 
+use crate::large_requests::LargeRequest;
 use crate::metrics::Traffic;
-use crate::outbox_budget::{Excess, OutboxShare};
+use crate::outbox_budget::{Excess, OutboxShare, Pin};
 
 /// Above this many unwritten bytes, no further request of the connection is admitted.
 pub(crate) const HIGH_WATER_BYTES: usize = 1 << 20;
@@ -34,9 +37,28 @@ pub(crate) enum Chunk {
     /// Bytes.
     Bytes(Bytes),
     /// Bytes that are made when they are needed.
-    Later(Box<dyn Iterator<Item = Bytes> + Send + Sync>),
+    Later(Later),
     /// Bytes that take no memory of the outbox: they were made just now, or the state has them.
-    Uncounted(Bytes),
+    Uncounted { bytes: Bytes, _pin: Option<Pin> },
+}
+
+/// Bytes that are made when they are needed, and the memory that they are made of.
+pub(crate) struct Later {
+    pub(crate) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+    _pins: Vec<Pin>,
+    _copied: Option<Copied>,
+}
+
+/// Copied bytes, which count in a share until this is dropped.
+struct Copied {
+    share: Arc<OutboxShare>,
+    bytes: usize,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.share.release(self.bytes);
+    }
 }
 
 impl Debug for Chunk {
@@ -44,7 +66,9 @@ impl Debug for Chunk {
         match self {
             Self::Bytes(bytes) => f.debug_tuple("Bytes").field(&bytes.len()).finish(),
             Self::Later(_) => f.debug_tuple("Later").finish_non_exhaustive(),
-            Self::Uncounted(bytes) => f.debug_tuple("Uncounted").field(&bytes.len()).finish(),
+            Self::Uncounted { bytes, .. } => {
+                f.debug_tuple("Uncounted").field(&bytes.len()).finish()
+            }
         }
     }
 }
@@ -58,7 +82,7 @@ pub struct Outbox {
     /// Whether the host waits for the client to read.
     room_wanted: AtomicBool,
     /// Its part in the memory of all outboxes; none in tests.
-    share: Option<OutboxShare>,
+    share: Option<Arc<OutboxShare>>,
     inner: Mutex<Inner>,
 }
 
@@ -77,6 +101,8 @@ struct Inner {
     end_waker: Option<Waker>,
     accepted: Option<Accepted>,
     traffic: Traffic,
+    /// The grants for requests that were received and are not answered, in order.
+    large: VecDeque<LargeRequest>,
 }
 
 /// What the handshake came to.
@@ -119,12 +145,12 @@ impl Outbox {
 
     /// An empty outbox for at most `bytes_max` bytes, which count in this share too.
     pub(crate) fn sharing(bytes_max: usize, share: OutboxShare) -> Self {
-        Self { share: Some(share), ..Self::new(bytes_max) }
+        Self { share: Some(Arc::new(share)), ..Self::new(bytes_max) }
     }
 
     /// Returns its part in the memory of all outboxes.
     pub(crate) fn share(&self) -> Option<&OutboxShare> {
-        self.share.as_ref()
+        self.share.as_deref()
     }
 
     /// Returns its bytes in memory.
@@ -141,7 +167,7 @@ impl Outbox {
     /// While memory for all outboxes is scarce, each gets less of it, so that replies alone do not
     /// exhaust it.
     pub(crate) fn is_full(&self) -> bool {
-        let is_scarce = self.share.as_ref().is_some_and(OutboxShare::is_scarce);
+        let is_scarce = self.share.as_deref().is_some_and(OutboxShare::is_scarce);
         let mark = if is_scarce { HIGH_WATER_BYTES / 16 } else { HIGH_WATER_BYTES };
         self.unwritten_bytes() > mark
     }
@@ -189,6 +215,7 @@ impl Outbox {
             tail,
             traffic,
             accepted,
+            share: self.share.as_ref(),
             finished_bytes: 0,
             uncounted: 0,
             before,
@@ -295,6 +322,29 @@ impl Outbox {
         self.lock().accepted
     }
 
+    /// Keeps the grant for a request that was received.
+    pub(crate) fn begin_large(&self, granted: LargeRequest) {
+        self.lock().large.push_back(granted);
+    }
+
+    /// Returns the grant for the request that was answered. Grants are returned in the order of the
+    /// requests, as replies are.
+    pub(crate) fn end_large(&self) {
+        let ended = self.lock().large.pop_front();
+        drop(ended);
+    }
+
+    /// Returns when the oldest request that has a grant got it.
+    pub(crate) fn large_since(&self) -> Option<Instant> {
+        self.lock().large.front().map(LargeRequest::since)
+    }
+
+    /// Returns all grants, for the connection ends.
+    pub(crate) fn end_all_large(&self) {
+        let ended = std::mem::take(&mut self.lock().large);
+        drop(ended);
+    }
+
     /// A copy of the connection's figures.
     pub fn traffic(&self) -> Traffic {
         self.lock().traffic.clone()
@@ -351,6 +401,7 @@ pub(crate) struct OutboxWriter<'a> {
     pub(crate) tail: &'a mut BytesMut,
     pub(crate) traffic: &'a mut Traffic,
     pub(crate) accepted: &'a mut Option<Accepted>,
+    share: Option<&'a Arc<OutboxShare>>,
     /// Bytes that went from the tail into chunks, or straight there.
     finished_bytes: usize,
     /// Those among them that take no memory of the outbox.
@@ -364,20 +415,26 @@ impl OutboxWriter<'_> {
         self.put_chunk(bytes.len(), Chunk::Bytes(bytes));
     }
 
-    /// Appends bytes of the state.
-    pub(crate) fn put_of_state(&mut self, bytes: Bytes) {
-        self.uncounted += bytes.len();
-        self.put_chunk(bytes.len(), Chunk::Uncounted(bytes));
+    /// Appends data of the state.
+    pub(crate) fn put_of_state(&mut self, data: Bytes) {
+        self.uncounted += data.len();
+        let _pin = self.share.map(|share| share.pin(&data));
+        self.put_chunk(data.len(), Chunk::Uncounted { bytes: data, _pin });
     }
 
-    /// Appends bytes that are made later, and counts them now.
-    pub(crate) fn put_later(
-        &mut self,
-        bytes: usize,
-        pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
-    ) {
+    /// Appends a reply that is made later. What it has copied counts now, and until it is made.
+    pub(crate) fn put_later(&mut self, reply: LongReply) {
+        let bytes = reply.bytes();
         self.uncounted += bytes;
-        self.put_chunk(bytes, Chunk::Later(Box::new(pieces)));
+        let pins = self.share.map(|share| reply.data_of_state().map(|data| share.pin(data)));
+        let _copied = self.share.map(|share| {
+            let (share, bytes) = (Arc::clone(share), reply.copied_bytes());
+            share.add(bytes);
+            Copied { share, bytes }
+        });
+        let _pins = pins.map_or_else(Vec::new, Iterator::collect);
+        let pieces = Box::new(reply);
+        self.put_chunk(bytes, Chunk::Later(Later { pieces, _pins, _copied }));
     }
 
     fn put_chunk(&mut self, bytes: usize, chunk: Chunk) {

@@ -119,6 +119,17 @@ impl RawConnection {
         self.stream.write_all(&out)
     }
 
+    /// Sends bytes as they are, as many as the server takes within `time`.
+    pub fn send_bytes(&mut self, bytes: &[u8], time: Duration) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(time))?;
+        self.stream.write_all(bytes)
+    }
+
+    /// Waits until something can be received, and leaves it there.
+    pub fn wait_for_bytes(&self) -> io::Result<()> {
+        self.stream.peek(&mut [0]).map(|_| ())
+    }
+
     /// Waits for the next frame.
     pub fn receive(&mut self) -> io::Result<Incoming> {
         let Some(mut payload) = self.frame()? else { return Ok(Incoming::Closed) };

@@ -1,5 +1,6 @@
 //! What four-letter words and metrics report about a replica (protocol §14.2).
 
+use bytes::Bytes;
 use zoolet_jute::SessionId;
 
 use super::state::{LockEvent, PathList};
@@ -98,6 +99,12 @@ impl Replica {
     /// What has happened to locks since this was called last.
     pub fn take_lock_events(&mut self) -> Vec<LockEvent> {
         self.state.take_lock_events()
+    }
+
+    /// Returns the long data that was replaced or deleted since the last call while something else,
+    /// a reply or a snapshot, referred to it.
+    pub fn take_replaced_data(&mut self) -> Vec<Bytes> {
+        self.state.take_replaced()
     }
 
     /// The watches of both tables.

@@ -7,10 +7,11 @@ use zoolet_jute::{
     ConnectResponse, Encode, EventType, OpCode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid,
     frame,
 };
+use zoolet_replica::state::SHARED_BYTES_MIN;
 use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
 use super::flow_control::ConnectionLoad;
-use super::outgoing_reply::{OutgoingReply, SHARED_BYTES_MIN};
+use super::outgoing_reply::OutgoingReply;
 use super::{Figures, Inner, ReplyBytes, WatchEvents};
 use crate::clock::Now;
 use crate::metrics::Answered;

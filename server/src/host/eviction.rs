@@ -3,11 +3,21 @@
 
 use std::cmp::Reverse;
 
+use bytes::Bytes;
+
 use super::Inner;
 use crate::outbox::Closing;
 use crate::outbox_budget::Excess;
 
 impl Inner {
+    /// Counts data that the state does not have any more in the outboxes that refer to it.
+    pub(super) fn count_replaced(&mut self, data: &Bytes) {
+        let share = self.connections.values().find_map(|load| load.outbox.share());
+        if let Some(excess) = share.and_then(|share| share.budget().replaced(data)) {
+            self.evict(excess);
+        }
+    }
+
     /// Closes the largest backlogs of the address that holds most, until there is room again.
     /// `excess` is what an outbox has reported after it was filled.
     pub(super) fn evict(&mut self, excess: Excess) {

@@ -3,13 +3,9 @@
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Encode, ErrorCode, OpCode, Reply, ReplyHeader, Stat, Zxid, frame};
 use zoolet_replica::ReplyTo;
-use zoolet_replica::state::LongReply;
+use zoolet_replica::state::{LongReply, SHARED_BYTES_MIN};
 
 use crate::outbox::OutboxWriter;
-
-/// Data, or a watch event, of at least this many bytes goes into the outbox as a reference instead
-/// of a copy: below it a copy is cheaper than another write to the socket.
-pub(super) const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// A reply on its way to the outbox.
 #[derive(Debug)]
@@ -53,7 +49,7 @@ impl OutgoingReply {
                 let length = i32::try_from(HEADER_BYTES + bytes).expect("the outbox could hold it");
                 out.tail.put_i32(length);
                 header.encode(out.tail);
-                out.put_later(bytes, body);
+                out.put_later(body);
             }
             Ok(ReplyBody::Short(Reply::Data(Some(data), stat)))
                 if data.len() >= SHARED_BYTES_MIN =>

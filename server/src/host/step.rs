@@ -69,6 +69,10 @@ impl Host {
             self.limit_table.refuse(refusal.limit, now.mono_ms, refusal);
         }
         self.dispatch(inner, now, outputs);
+        // Behind the replies of this step, which may refer to it.
+        for data in inner.replica.take_replaced_data() {
+            inner.count_replaced(&data);
+        }
         if is_tick || inner.replica.history_len() >= HISTORY_AT_ONCE {
             let mut items = inner.replica.drain_history();
             if let Some(history) = &inner.history {

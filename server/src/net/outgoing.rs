@@ -19,12 +19,14 @@ impl Outgoing {
     pub(super) fn make_front(&mut self) -> bool {
         while let Some(front) = self.0.front_mut() {
             let made = match front {
-                Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) if !bytes.is_empty() => return true,
-                Chunk::Bytes(_) | Chunk::Uncounted(_) => None,
-                Chunk::Later(pieces) => pieces.next(),
+                Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. } if !bytes.is_empty() => {
+                    return true;
+                }
+                Chunk::Bytes(_) | Chunk::Uncounted { .. } => None,
+                Chunk::Later(later) => later.pieces.next(),
             };
             match made {
-                Some(bytes) => self.0.push_front(Chunk::Uncounted(bytes)),
+                Some(bytes) => self.0.push_front(Chunk::Uncounted { bytes, _pin: None }),
                 None => {
                     self.0.pop_front();
                 }
@@ -37,7 +39,7 @@ impl Outgoing {
     pub(super) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.0) {
-            let (Chunk::Bytes(bytes) | Chunk::Uncounted(bytes)) = chunk else { break };
+            let (Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. }) = chunk else { break };
             *slice = IoSlice::new(bytes);
             count += 1;
         }
@@ -50,7 +52,7 @@ impl Outgoing {
         let (mut rest, mut counted) = (written, 0);
         while let Some(front) = self.0.front_mut() {
             let is_counted = matches!(front, Chunk::Bytes(_));
-            let (Chunk::Bytes(bytes) | Chunk::Uncounted(bytes)) = front else { break };
+            let (Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. }) = front else { break };
             let taken = rest.min(bytes.len());
             bytes.advance(taken);
             rest -= taken;

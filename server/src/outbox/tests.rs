@@ -8,8 +8,8 @@ fn take(outbox: &Outbox) -> (Poll<Taken>, Vec<u8>) {
     let mut chunks = VecDeque::new();
     let taken = outbox.poll_take(&mut Context::from_waker(Waker::noop()), &mut chunks);
     let bytes = chunks.into_iter().flat_map(|chunk| match chunk {
-        Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) => bytes.to_vec(),
-        Chunk::Later(pieces) => pieces.flatten().collect(),
+        Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. } => bytes.to_vec(),
+        Chunk::Later(later) => later.pieces.flatten().collect(),
     });
     (taken, bytes.collect())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::chunk::{CHUNK_NODES, ZnodeChunk};
+use super::long::SHARED_BYTES_MIN;
 use super::names::Names;
 use super::znode::{Znode, ZnodeId};
 
@@ -42,6 +43,8 @@ pub(super) struct Arena {
     /// Places that deleted znodes have left, the latest on top.
     free: Vec<ZnodeId>,
     len: usize,
+    /// Long data that was taken out while something else referred to it.
+    replaced: Vec<Bytes>,
 }
 
 const fn position(id: ZnodeId) -> (usize, usize) {
@@ -86,8 +89,20 @@ impl Arena {
     pub(super) fn set_data(&mut self, id: ZnodeId, data: Option<Bytes>) {
         let (chunk, place) = position(id);
         if let Some(chunk) = self.chunks.get_mut(chunk) {
-            Arc::make_mut(chunk).set_data(place, data);
+            let former = Arc::make_mut(chunk).set_data(place, data);
+            self.note_replaced(former);
         }
+    }
+
+    fn note_replaced(&mut self, former: Option<Bytes>) {
+        let is_shared = |data: &Bytes| data.len() >= SHARED_BYTES_MIN && !data.is_unique();
+        self.replaced.extend(former.filter(is_shared));
+    }
+
+    /// Returns the data of at least [`SHARED_BYTES_MIN`] bytes that was taken out since the last
+    /// call while something else, a reply or a snapshot, referred to it.
+    pub(super) fn take_replaced(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.replaced)
     }
 
     /// The children in the order of their names.
@@ -155,7 +170,8 @@ impl Arena {
     /// Takes a znode out, and leaves its parent as it is.
     pub(super) fn remove(&mut self, id: ZnodeId) -> Option<Znode> {
         let (chunk, place) = position(id);
-        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).remove(place)?;
+        let (node, data) = Arc::make_mut(self.chunks.get_mut(chunk)?).remove(place)?;
+        self.note_replaced(data);
         self.len -= 1;
         self.free.push(id);
         Some(node)

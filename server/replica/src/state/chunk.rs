@@ -142,15 +142,16 @@ impl ZnodeChunk {
         }
     }
 
-    pub(super) fn remove(&mut self, place: usize) -> Option<Znode> {
+    /// Takes a znode out; returns its long data, too.
+    pub(super) fn remove(&mut self, place: usize) -> Option<(Znode, Option<Bytes>)> {
         let node = self.nodes.get_mut(place)?.take()?;
-        self.drop_text(place, node.text);
-        Some(node)
+        let data = self.drop_text(place, node.text);
+        Some((node, data))
     }
 
-    /// Replaces the data of a znode.
-    pub(super) fn set_data(&mut self, place: usize, data: Option<Bytes>) {
-        let Some(at) = self.get(place).map(|node| node.text) else { return };
+    /// Replaces the data of a znode; returns the former data if it was long.
+    pub(super) fn set_data(&mut self, place: usize, data: Option<Bytes>) -> Option<Bytes> {
+        let at = self.get(place)?.text;
         let fits = at.start != LONG
             && data.as_ref().is_some_and(|data| data.len() as u64 == at.data_bytes())
             && at.data_bytes != NULL;
@@ -159,10 +160,10 @@ impl ZnodeChunk {
             if let (Some(old), Some(data)) = (old, data) {
                 old.copy_from_slice(&data);
             }
-            return;
+            return None;
         }
-        let Some(name) = self.name(place).map(Box::<str>::from) else { return };
-        self.drop_text(place, at);
+        let name = self.name(place).map(Box::<str>::from)?;
+        let former = self.drop_text(place, at);
         if let Some(node) = self.get_mut(place) {
             node.text = TextPlace::EMPTY;
         }
@@ -170,6 +171,7 @@ impl ZnodeChunk {
         if let Some(node) = self.get_mut(place) {
             node.text = text;
         }
+        former
     }
 
     fn put_text(&mut self, place: usize, name: &str, data: Option<Bytes>) -> TextPlace {
@@ -190,14 +192,17 @@ impl ZnodeChunk {
         TextPlace { start: short(start), name_bytes: short(name.len()), data_bytes }
     }
 
-    fn drop_text(&mut self, place: usize, at: TextPlace) {
+    /// Returns the data if it was long.
+    fn drop_text(&mut self, place: usize, at: TextPlace) -> Option<Bytes> {
         if at.start == LONG {
-            self.long.remove(&place);
-        } else if at.end() == self.texts.len() {
+            return self.long.remove(&place)?.data;
+        }
+        if at.end() == self.texts.len() {
             self.texts.truncate(usize::from(at.start));
         } else {
             self.unused_bytes += at.short_bytes();
         }
+        None
     }
 
     /// Makes room in the buffer, and for little beyond that once the chunk is full.

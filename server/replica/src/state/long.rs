@@ -14,8 +14,9 @@ use crate::cost::Meter;
 /// A reply with fewer bytes is written at once.
 const LONG_BYTES_MIN: usize = 4 << 10;
 
-/// Data of at least this many bytes is referred to instead of being copied.
-const SHARED_BYTES_MIN: usize = 4 << 10;
+/// Data of at least this many bytes is referred to in a reply instead of being copied: below it a
+/// copy is cheaper than another write to the socket.
+pub const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// Pieces of a list are about this long.
 const PIECE_BYTES: usize = 64 << 10;
@@ -40,6 +41,8 @@ pub struct LongReply {
 #[derive(Clone, Debug)]
 enum ReplyPart {
     Written(Bytes),
+    /// Data of the state.
+    Data(Bytes),
     Names(NameList),
 }
 
@@ -66,6 +69,23 @@ impl LongReply {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// The data of the state that it refers to.
+    pub fn data_of_state(&self) -> impl Iterator<Item = &Bytes> {
+        self.parts.iter().filter_map(|part| match part {
+            ReplyPart::Data(data) => Some(data),
+            ReplyPart::Written(_) | ReplyPart::Names(_) => None,
+        })
+    }
+
+    /// The bytes that were copied for it.
+    pub fn copied_bytes(&self) -> usize {
+        let copied = self.parts.iter().map(|part| match part {
+            ReplyPart::Written(bytes) => bytes.len(),
+            ReplyPart::Data(_) | ReplyPart::Names(_) => 0,
+        });
+        copied.sum()
+    }
 }
 
 impl Iterator for LongReply {
@@ -78,7 +98,7 @@ impl Iterator for LongReply {
                 return None;
             };
             let piece = match part {
-                ReplyPart::Written(bytes) => bytes,
+                ReplyPart::Written(bytes) | ReplyPart::Data(bytes) => bytes,
                 ReplyPart::Names(mut list) => {
                     let Some(piece) = list.next_piece() else { continue };
                     self.parts.push(ReplyPart::Names(list));
@@ -199,7 +219,7 @@ impl Builder {
                 put_length(data.len(), &mut self.open);
                 self.close();
                 self.bytes += data.len();
-                self.parts.push(ReplyPart::Written(data.clone()));
+                self.parts.push(ReplyPart::Data(data.clone()));
             }
             None => data.cloned().encode(&mut self.open),
         }

@@ -39,8 +39,8 @@ pub(crate) use ip::normalized as normalized_network;
 pub use lock_name::LockName;
 pub use lock_place::{ChildNames, LockPlace};
 pub use locks::{LockEvent, LockFigures};
-pub use long::LongReply;
 pub(crate) use long::PartsLeft;
+pub use long::{LongReply, SHARED_BYTES_MIN};
 pub use names::PathList;
 pub use quota::QuotaExceeded;
 pub use sequence::Admitted;
@@ -186,6 +186,12 @@ impl State {
     /// What has happened to locks since this was called last.
     pub(crate) fn take_lock_events(&mut self) -> Vec<LockEvent> {
         self.tree.locks_mut().take_events()
+    }
+
+    /// Returns the data of at least [`SHARED_BYTES_MIN`] bytes that was replaced or deleted since the
+    /// last call while something else, a reply or a snapshot, referred to it.
+    pub(crate) fn take_replaced(&mut self) -> Vec<Bytes> {
+        self.tree.take_replaced()
     }
 
     /// Returns the reply to a request that changes nothing. Watches are the caller's business.

@@ -124,6 +124,11 @@ impl Tree {
         self.arena.child_count(id)
     }
 
+    /// See [`Arena::take_replaced`].
+    pub(super) fn take_replaced(&mut self) -> Vec<Bytes> {
+        self.arena.take_replaced()
+    }
+
     /// What is below this one, at any depth.
     pub(super) fn below(&self, id: ZnodeId) -> Below {
         self.arena.below(id)
