@@ -139,6 +139,7 @@ impl Bench {
                 op: Some(request.op_code()),
                 request: Ok(request),
                 bytes: 100,
+                is_large: false,
                 since_ms: self.host.now().mono_ms,
             })
             .collect();

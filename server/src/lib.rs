@@ -38,6 +38,7 @@ mod entropy;
 mod fatal;
 mod histogram;
 mod host;
+mod large_requests;
 mod limits;
 mod loss_mark;
 mod metrics;

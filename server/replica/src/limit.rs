@@ -60,8 +60,13 @@ macro_rules! limits {
 
             /// The limits at which requests wait, or handshakes replace older ones, so that newcomers
             /// are served.
-            pub const NOT_REFUSING: &'static [Self] =
-                &[Self::Requests, Self::RequestBytes, Self::Handshakes, Self::TlsHandshakes];
+            pub const NOT_REFUSING: &'static [Self] = &[
+                Self::Requests,
+                Self::RequestBytes,
+                Self::LargeRequestBytes,
+                Self::Handshakes,
+                Self::TlsHandshakes,
+            ];
 
             /// Returns whether all clients share the limit. Otherwise each session, address or
             /// identity has its own maximum.
@@ -103,6 +108,8 @@ limits! {
     Requests = ("requests", "limits.requests_max");
     /// Bytes of unanswered requests of all connections.
     RequestBytes = ("request_bytes", "limits.request_bytes_max");
+    /// Bytes of large requests that are on their way in, or are not answered.
+    LargeRequestBytes = ("large_request_bytes", "limits.large_request_bytes_max");
     /// Unread bytes of watch events of one connection.
     OutboxBytes = ("outbox_bytes", "limits.outbox_bytes_max");
     /// Memory of unread data for the clients of one address.

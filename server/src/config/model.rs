@@ -288,6 +288,9 @@ pub struct Limits {
     /// A request that had to wait longer for one of these three limits, in milliseconds, is refused
     /// with `ThrottledOp`; 0 means that none is.
     pub throttled_op_wait_time_ms: u32,
+    /// Bytes of requests of more than 8 KiB that are on their way in, or are not answered; past it,
+    /// such requests wait in the socket.
+    pub large_request_bytes_max: usize,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,
     /// Sessions that clients of one address hold at this server; 0 means a quarter of `sessions_max`.
@@ -335,6 +338,7 @@ impl Default for Limits {
             connection_requests_max: 1000,
             requests_max: 1000,
             request_bytes_max: 256 << 20,
+            large_request_bytes_max: 32 << 20,
             throttled_op_wait_time_ms: 0,
             sessions_max: 1_000_000,
             sessions_per_address_max: 0,

@@ -71,7 +71,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 76] = [
+pub(super) static SETTINGS: [Setting; 77] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -233,6 +233,12 @@ pub(super) static SETTINGS: [Setting; 76] = [
         about: "A request that had to wait longer for one of these three limits is not executed: the\n\
                 client gets ThrottledOp (-127). 0 means that no request is refused for its wait.",
         derived: false, field: |c| Field::U32(&mut c.limits.throttled_op_wait_time_ms),
+    },
+    Setting {
+        section: "limits", key: "large_request_bytes_max", unit: "bytes", range: (1, 64 * GIB),
+        about: "Bytes of requests of more than 8 KiB that are on their way in, or are not answered. Past it,\n\
+                such requests wait in the socket, and the address that has least is next.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.large_request_bytes_max),
     },
     Setting {
         section: "limits", key: "sessions_max", unit: "sessions", range: (1, COUNT_MAX),

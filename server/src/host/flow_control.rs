@@ -135,15 +135,18 @@ impl ConnectionLoad {
         self.in_flight -= 1;
         self.bytes -= request.bytes;
         self.long_reads -= request.long_reads;
+        if request.is_large {
+            self.outbox.end_large();
+        }
     }
 
     fn take(&mut self, received: &Received) -> InFlight {
-        let Received { op, bytes, .. } = *received;
+        let Received { op, bytes, is_large, .. } = *received;
         let long_reads = long_reads(received);
         self.in_flight += 1;
         self.bytes += bytes;
         self.long_reads += long_reads;
-        InFlight { op, bytes, long_reads }
+        InFlight { op, bytes, long_reads, is_large }
     }
 
     /// Whether another read with a long reply would be one too many. One goes through in any case.

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use zoolet_jute::{Decode, DecodeError, MultiOp, MultiReadOp, OpCode, Request, RequestHeader, Xid};
 use zoolet_replica::{BadRequest, SaslStep};
 
+use crate::large_requests::LARGE_BYTES_MIN;
+
 /// One frame of a connection whose handshake is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -17,6 +19,8 @@ pub struct Received {
     pub sasl: Option<SaslStep>,
     /// The bytes of the frame, and of the memory of its parts.
     pub bytes: usize,
+    /// Whether the outbox has a grant for it; see [`LargeRequests`](crate::large_requests::LargeRequests).
+    pub is_large: bool,
     /// When it came, on the monotonic clock, in milliseconds.
     pub since_ms: u64,
 }
@@ -27,6 +31,7 @@ impl Received {
     /// the replica to answer (protocol §1.3).
     pub fn decode(mut payload: Bytes, since_ms: u64) -> Result<Self, DecodeError> {
         let bytes = payload.len();
+        let is_large = bytes > LARGE_BYTES_MIN;
         let header = RequestHeader::decode(&mut payload, "header")?;
         let op = OpCode::from_i32(header.op);
         let request = match op {
@@ -36,7 +41,7 @@ impl Received {
             Some(_) | None => Err(BadRequest::Op),
         };
         let bytes = bytes + request.as_ref().map_or(0, parts_bytes);
-        Ok(Self { xid: header.xid, op, request, sasl: None, bytes, since_ms })
+        Ok(Self { xid: header.xid, op, request, sasl: None, bytes, is_large, since_ms })
     }
 
     /// Whether it may be refused for its wait: not pings and closeSession, as in Apache; nor auth,

@@ -159,6 +159,7 @@ impl Bench {
             op: Some(request.op_code()),
             request: Ok(request),
             bytes: 100,
+            is_large: false,
             since_ms: self.host.now().mono_ms,
         };
         asked.into_iter().map(received).collect()
@@ -239,8 +240,8 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
         let ready = outbox.poll_take(&mut context, &mut chunks).is_ready();
         for chunk in chunks.drain(..) {
             let pieces: Vec<Bytes> = match chunk {
-                Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) => vec![bytes],
-                Chunk::Later(pieces) => pieces.collect(),
+                Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. } => vec![bytes],
+                Chunk::Later(later) => later.pieces.collect(),
             };
             for piece in pieces {
                 assert!(piece.len() < 1 << 20, "a list comes in pieces");
@@ -290,8 +291,10 @@ fn taken(outbox: &Outbox) -> BytesMut {
     while outbox.poll_take(&mut context, &mut chunks).is_ready() {}
     for chunk in chunks {
         match chunk {
-            Chunk::Bytes(bytes) | Chunk::Uncounted(bytes) => replies.extend_from_slice(&bytes),
-            Chunk::Later(pieces) => pieces.for_each(|piece| replies.extend_from_slice(&piece)),
+            Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. } => {
+                replies.extend_from_slice(&bytes)
+            }
+            Chunk::Later(later) => later.pieces.for_each(|piece| replies.extend_from_slice(&piece)),
         }
     }
     outbox.written(replies.len(), 0);

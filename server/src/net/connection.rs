@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{DecodeError, Id, frame};
 use zoolet_replica::{ConnectionId, Limit};
@@ -25,6 +26,7 @@ use super::outgoing::{CHUNKS_MAX, Outgoing};
 use super::registry::ConnectionPermit;
 use super::tls::Opened;
 use crate::host::{Admission, Received, Turn};
+use crate::large_requests::{LARGE_BYTES_MIN, LargeRequest};
 use crate::outbox::{Closing, Outbox, Taken};
 use crate::outbox_budget::Excess;
 use crate::sasl::Login;
@@ -37,6 +39,10 @@ const READ_BYTES_MAX: usize = 64 << 10;
 
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
+
+/// A connection with a large request looks this often whether it keeps others from theirs; no deadline
+/// is looked at more often.
+const LARGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a client may take to close its side after its last frame.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,6 +60,9 @@ pub(super) struct Connection {
     context: Arc<PortContext>,
     incoming: BytesMut,
     read_bytes: usize,
+    /// The grant for the large request that comes in, and the one that it waits for.
+    large: Option<LargeRequest>,
+    large_wanted: Option<oneshot::Receiver<LargeRequest>>,
     /// Whether the handshake is answered, so that frames are handled.
     is_accepted: bool,
     /// Frames that the host does not take yet.
@@ -77,6 +86,8 @@ enum Event {
     Written,
     /// The client has read enough for the host to go on with its replies.
     Room,
+    /// The large request that comes next may be read.
+    Granted(LargeRequest),
     /// The next turn of this task has begun.
     Turn,
     /// It is to end.
@@ -104,6 +115,8 @@ impl Connection {
             context,
             incoming: opened.read.as_slice().into(),
             read_bytes: READ_BYTES_MIN,
+            large: None,
+            large_wanted: None,
             is_accepted: false,
             received: VecDeque::new(),
             turn: Turn::default(),
@@ -157,6 +170,10 @@ impl Connection {
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written | Event::Turn => {}
                 Event::Room => self.context.host.room(connection),
+                Event::Granted(granted) => {
+                    (self.large, self.large_wanted) = (Some(granted), None);
+                    deadline.as_mut().reset(Instant::now() + LARGE_INTERVAL);
+                }
                 Event::Closing(Closing::Finished) => {
                     if self.outbox.accepted().is_none() {
                         self.context.count_error(ConnectionError::NOT_ACCEPTED);
@@ -195,12 +212,17 @@ impl Connection {
         }
         let since_ms = self.context.host.now().mono_ms;
         let frame_bytes_max = self.context.options.frame_bytes_max;
-        while let Some(payload) = self.split_frame(frame_bytes_max)? {
+        while self.may_take_next(frame_bytes_max)
+            && let Some(payload) = self.split_frame(frame_bytes_max)?
+        {
             if self.received.is_empty() {
                 // Most clients wait for each reply.
                 self.received.reserve_exact(1);
             }
             let mut received = Received::decode(payload, since_ms)?;
+            if let Some(granted) = self.large.take() {
+                self.outbox.begin_large(granted);
+            }
             if let Some(accepted) = self.outbox.accepted() {
                 let client = (self.peer, accepted.session);
                 self.context.log_in(&mut self.login, &mut received, client);
@@ -208,6 +230,21 @@ impl Connection {
             self.received.push_back(received);
         }
         Ok(())
+    }
+
+    /// Returns whether the next frame may be taken, or read up to its end: a large one needs a grant,
+    /// which is asked for here.
+    fn may_take_next(&mut self, frame_bytes_max: usize) -> bool {
+        let bytes = frame::length(&self.incoming).filter(|bytes| *bytes <= frame_bytes_max);
+        let Some(bytes) = bytes.filter(|bytes| *bytes > LARGE_BYTES_MIN) else { return true };
+        if self.large.is_none() && self.large_wanted.is_none() {
+            let mut wanted = self.context.large.ask(self.peer.ip(), bytes);
+            match wanted.try_recv() {
+                Ok(granted) => self.large = Some(granted),
+                Err(_) => self.large_wanted = Some(wanted),
+            }
+        }
+        self.large.is_some()
     }
 
     /// Takes the next whole frame; one that is too long is named with its session.
@@ -302,7 +339,11 @@ impl Connection {
         if has_more {
             return Poll::Ready(Ok(Event::Turn));
         }
-        if self.received.is_empty()
+        if let Some(wanted) = &mut self.large_wanted {
+            if let Poll::Ready(Ok(granted)) = pin!(wanted).poll(context) {
+                return Poll::Ready(Ok(Event::Granted(granted)));
+            }
+        } else if self.received.is_empty()
             && (self.is_accepted || self.incoming.is_empty())
             && let Poll::Ready(read) = self.poll_read(context)
         {
@@ -379,7 +420,8 @@ impl Connection {
         let idle_ms = (timeout_ms / IDLE_ROUNDING_MS + 1) * IDLE_ROUNDING_MS;
         let idle_at = self.read_at + Duration::from_millis(idle_ms);
         // A connection that is not read because the host is busy is not silent.
-        if self.received.is_empty() && now >= idle_at {
+        let is_read = self.received.is_empty() && self.large_wanted.is_none();
+        if is_read && now >= idle_at {
             return Err(ConnectionError::Idle(idle_ms));
         }
         let slow_reader_at = self.wrote_at + Duration::from_millis(timeout_ms);
@@ -390,15 +432,28 @@ impl Connection {
         if self.drain.is_too_slow(now, window, self.outbox.held_bytes()) {
             return Err(ConnectionError::SlowReader);
         }
+        let unread = if self.outbox.is_full() { self.outbox.large_since() } else { None };
+        let unsent = self.large.as_ref().filter(|_| self.received.is_empty());
+        let since = unread.or(unsent.map(LargeRequest::since));
+        if since.is_some_and(|since| self.context.large.must_yield(self.peer.ip(), since)) {
+            self.large = None;
+            self.outbox.end_all_large();
+            return Err(self.evicted(Limit::LargeRequestBytes));
+        }
         let next = idle_at.min(now + Duration::from_millis(timeout_ms)).min(now + window);
-        Ok(next.max(now + Duration::from_secs(1)))
+        Ok(if self.has_large() { now + LARGE_INTERVAL } else { next.max(now + LARGE_INTERVAL) })
+    }
+
+    /// Returns whether the client has a grant for a large request, or waits for one.
+    fn has_large(&self) -> bool {
+        self.large.is_some() || self.large_wanted.is_some() || self.outbox.large_since().is_some()
     }
 
     /// Counts and logs that a limit ends this connection.
     fn evicted(&self, limit: Limit) -> ConnectionError {
         let now_ms = self.context.host.now().mono_ms;
         let connection =
-            format_args!("the connection of {}, which does not read, is closed", self.peer);
+            format_args!("the connection of {}, which is too slow, is closed", self.peer);
         self.context.host.limit_table().refuse(limit, now_ms, connection);
         ConnectionError::Evicted(limit.setting())
     }

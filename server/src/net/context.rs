@@ -16,6 +16,7 @@ use super::registry::Registry;
 use crate::arrivals::Arrivals;
 use crate::descriptors::probes_max;
 use crate::host::Host;
+use crate::large_requests::LargeRequests;
 use crate::limits::LimitReading;
 use crate::outbox_budget::OutboxBudget;
 use crate::process;
@@ -38,6 +39,8 @@ pub(super) struct PortContext {
     pub(super) listing: Semaphore,
     /// The memory of all outboxes.
     pub(super) budget: Arc<OutboxBudget>,
+    /// The memory for large requests.
+    pub(super) large: Arc<LargeRequests>,
     /// What `stmk` sets and `gtmk` shows, and nothing reads.
     pub(super) trace_mask: AtomicU64,
     /// When the port was opened.
@@ -67,6 +70,7 @@ impl PortContext {
         let (warned_at, listing) = (Mutex::default(), Semaphore::new(1));
         let budget =
             OutboxBudget::new(options.outbox_bytes_total_max, options.outbox_bytes_per_address_max);
+        let large = LargeRequests::new(options.large_request_bytes_max);
         Self {
             options,
             host,
@@ -74,6 +78,7 @@ impl PortContext {
             asking,
             listing,
             budget,
+            large,
             trace_mask,
             opened,
             bound_at,
@@ -100,6 +105,7 @@ impl PortContext {
         }
         table.set_used(Limit::OutboxBytesPerAddress, self.budget.busiest_address());
         table.set_used(Limit::OutboxBytesTotal, self.budget.total());
+        table.set_used(Limit::LargeRequestBytes, self.large.used());
         table.readings()
     }
 

@@ -42,8 +42,8 @@ pub(super) enum ConnectionError {
     /// The client does not read what it is sent.
     #[error("the client does not read")]
     SlowReader,
-    /// The client does not read, and a limit on unread bytes is reached.
-    #[error("the client does not read, and {0} is reached")]
+    /// The client does not read, or does not send all of a request, and a limit is reached.
+    #[error("the client is too slow, and {0} is reached")]
     Evicted(&'static str),
     /// The client asked for more than one reply can hold.
     #[error("a reply would be longer than outbox_bytes_max and 16 MiB")]

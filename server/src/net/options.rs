@@ -36,6 +36,8 @@ pub(crate) struct PortOptions {
     pub connections_max: usize,
     /// The most connections that the file descriptors of the process allow; none without a limit.
     pub descriptors_max: Option<usize>,
+    /// The most bytes of large requests that are on their way in, or are not answered.
+    pub large_request_bytes_max: usize,
     /// The most bytes that wait for one client to read them.
     pub outbox_bytes_max: usize,
     /// The most bytes in memory that wait for the clients of one address.

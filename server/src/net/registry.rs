@@ -85,6 +85,7 @@ impl Registry {
         table.set_max(Limit::ConnectionsPerAddress, options.connections_per_address_max);
         table.set_max(Limit::Handshakes, options.handshakes_max);
         table.set_max(Limit::TlsHandshakes, options.tls_handshakes_max);
+        table.set_max(Limit::LargeRequestBytes, options.large_request_bytes_max);
         table.set_max(Limit::OutboxBytes, options.outbox_bytes_max);
         table.set_max(Limit::OutboxBytesPerAddress, options.outbox_bytes_per_address_max);
         table.set_max(Limit::OutboxBytesTotal, options.outbox_bytes_total_max);

@@ -1,7 +1,7 @@
 //! Clients that want more than their share: of connections, memory, time.
 
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -40,6 +40,33 @@ fn thousands_of_hostile_connections_leave_memory_bounded() {
         let growth = memory_kib(pid).saturating_sub(before);
         assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more in round {round}");
     }
+    witness.ends_well();
+}
+
+/// Frames that clients of 17 addresses did not finish took a gibibyte.
+#[test]
+fn unfinished_requests_leave_memory_and_room_for_others() {
+    let (servers, address) = server();
+    let pid = servers.pid(0).unwrap();
+    let mut witness = Witness::open(address);
+    let before = memory_kib(pid);
+    let frame = request(1, &create("/large", &vec![b'x'; 900_000], 0));
+    let unfinished = &frame[..frame.len() - 1];
+    let mut held = Vec::new();
+    for last in 2..8 {
+        for _ in 0..50 {
+            let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+            let mut connection = RawConnection::open_from(source, address, 40_000).unwrap();
+            // The server does not read all of it.
+            let _ = connection.send_bytes(unfinished, Duration::from_millis(20));
+            held.push(connection);
+        }
+    }
+    let growth = memory_kib(pid).saturating_sub(before);
+    assert!(growth < 128 * 1024, "{growth} KiB more under 300 unfinished requests");
+    done(&call(&mut witness.connection, &create("/mine", &vec![b'x'; 900_000], 0)));
+    assert!(mntr(address, "limit_large_request_bytes_refused") > 0, "none was closed");
+    drop(held);
     witness.ends_well();
 }
 

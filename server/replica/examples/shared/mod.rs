@@ -125,7 +125,7 @@ impl Server {
     /// Has a connection ask for something; returns the replies and events.
     pub(crate) fn request(&mut self, number: u64, request: Request) -> usize {
         let (connection, request) = (ConnectionId(number), Ok(request));
-        let in_flight = InFlight { op: None, bytes: 0, long_reads: 0 };
+        let in_flight = InFlight::default();
         self.step(Input::Request { connection, xid: Xid(1), request, in_flight })
     }
 }

@@ -27,4 +27,6 @@ pub struct InFlight {
     pub bytes: usize,
     /// As how many reads with long replies it counts.
     pub long_reads: usize,
+    /// Whether its bytes were granted before it was read.
+    pub is_large: bool,
 }

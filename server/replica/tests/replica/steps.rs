@@ -462,7 +462,8 @@ fn what_flow_control_counts_comes_back_with_the_reply() {
     let sync = Request::Sync(NullablePathRequest { path: None });
     let requests = [sync, create("/a", 0, &Bytes::new()), list("/"), Request::Ping, list("/a")];
     for (xid, request) in (1..).zip(requests) {
-        let in_flight = InFlight { op: Some(request.op_code()), bytes: xid, long_reads: 10 * xid };
+        let op = Some(request.op_code());
+        let in_flight = InFlight { op, bytes: xid, long_reads: 10 * xid, is_large: false };
         let xid = Xid(i32::try_from(xid).unwrap());
         let request = Ok(request);
         world.step(1, Input::Request { connection, xid, request, in_flight });

@@ -82,6 +82,7 @@ static HONORED: &[Key] = &[
     clamped("jute.maxbuffer", ("limits", "frame_bytes_max"), 1, Low::Wrong),
     number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
     number("throttled_op_wait_time", ("limits", "throttled_op_wait_time_ms"), Low::Zero),
+    number("largeRequestMaxBytes", ("limits", "large_request_bytes_max"), Low::Wrong),
     number("sessionIdentitiesMax", ("limits", "session_identities_max"), Low::Wrong),
     number("sessionIdentityBytesMax", ("limits", "session_identity_bytes_max"), Low::Wrong),
     number("aclEntriesMax", ("limits", "acl_entries_max"), Low::Wrong),

@@ -38,7 +38,7 @@ const CONNECTION_THROTTLE: &str =
 const ELECTION: &str = "elections are Raft's, with timeouts of their own";
 const JVM: &str = "there is no JVM to watch";
 const KERBEROS: &str = "Kerberos is not supported: no client can have such an identity";
-const LARGE: &str = "the bytes of all waiting requests are bounded by request_bytes_max";
+const LARGE: &str = "a request of more than 8 KiB is a large one";
 const LEARNER: &str = "servers catch up by Raft's log and snapshots";
 const LOCAL: &str = "every session is known to the whole ensemble, which is the stronger promise";
 const LOG_FORMAT: &str = "log and snapshots have a format of their own, always with digests";
@@ -141,7 +141,6 @@ pub(super) static INERT: &[Key] = &[
     inert("connection_throttle_global_session_weight", Number, CONNECTION_THROTTLE),
     inert("connection_throttle_local_session_weight", Number, CONNECTION_THROTTLE),
     inert("connection_throttle_renew_session_weight", Number, CONNECTION_THROTTLE),
-    inert("largeRequestMaxBytes", Number, LARGE),
     inert("largeRequestThreshold", Number, LARGE),
     inert("netty.advancedFlowControl.enabled", TrueFalse, NETTY),
     inert("netty.server.earlyDropSecureConnectionHandshakes", TrueFalse, NETTY),

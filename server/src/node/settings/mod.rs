@@ -325,6 +325,7 @@ pub(super) fn port_options(
         connections_per_address_max: limits.connections_per_address_max,
         connections_max: limits.connections_max,
         descriptors_max: descriptors::clients_max(limits.connections_max, descriptor_needs(config)),
+        large_request_bytes_max: limits.large_request_bytes_max,
         outbox_bytes_max: limits.outbox_bytes_max,
         outbox_bytes_per_address_max: limits.outbox_bytes_per_address_max,
         outbox_bytes_total_max: limits.outbox_bytes_total_max,

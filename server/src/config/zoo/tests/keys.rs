@@ -326,7 +326,7 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.connection_throttle_tokens=0", Silent),
     ("zookeeper.connection_throttle_tokens=5", Warned),
     ("zookeeper.connection_throttle_decrease_ratio=0.5", Warned),
-    ("zookeeper.largeRequestMaxBytes=5", Warned),
+    ("zookeeper.largeRequestMaxBytes=5", Honored(|c| c.limits.large_request_bytes_max == 5)),
     ("zookeeper.largeRequestThreshold=-1", Warned),
     ("zookeeper.watchManagerName=x", Warned),
     ("zookeeper.admin.enableServer=false", Silent),

@@ -1,0 +1,219 @@
+//! The memory for large requests: those on their way in, and those without a reply.
+//!
+//! A client announces the length of a request before it sends it, so the server can decide when to
+//! read it. A request of more than [`LARGE_BYTES_MIN`] bytes is read only with a grant for its
+//! length, which it keeps until it is answered. All grants together stay within a maximum. While
+//! that is used up, requests wait in the socket, and grants go to the address that has least. So
+//! neither half-sent requests nor a flood of large ones fill the memory, and small requests find a
+//! short queue in front of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::arrivals::source_of;
+
+/// A request of more bytes needs a grant.
+pub(crate) const LARGE_BYTES_MIN: usize = 8 << 10;
+
+/// A client that keeps the server waiting for longer, while others wait for grants, may have to give
+/// its own up.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The grants of a port.
+#[derive(Debug)]
+pub(crate) struct LargeRequests {
+    bytes_max: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    used: usize,
+    /// The bytes granted to each source; never zero.
+    per_source: BTreeMap<IpAddr, usize>,
+    /// In the order of their arrival.
+    waiting: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    source: IpAddr,
+    bytes: usize,
+    granted: oneshot::Sender<LargeRequest>,
+}
+
+/// The grant for one request; dropping it returns its bytes.
+#[derive(Debug)]
+pub(crate) struct LargeRequest {
+    all: Arc<LargeRequests>,
+    source: IpAddr,
+    bytes: usize,
+    since: Instant,
+}
+
+impl LargeRequests {
+    /// Makes grants for this many bytes together.
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { bytes_max, inner: Mutex::default() })
+    }
+
+    /// Asks for a grant for a request of `bytes` bytes from `address`; it comes at once or later.
+    /// A request that is larger than the maximum counts as the maximum.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        address: IpAddr,
+        bytes: usize,
+    ) -> oneshot::Receiver<LargeRequest> {
+        let (granted, receiver) = oneshot::channel();
+        let (source, bytes) = (source_of(address), bytes.min(self.bytes_max));
+        let mut inner = self.lock();
+        inner.waiting.push_back(Waiter { source, bytes, granted });
+        let unwanted = self.grant(&mut inner);
+        drop(inner);
+        drop(unwanted);
+        receiver
+    }
+
+    /// Returns the bytes of all grants.
+    pub(crate) fn used(&self) -> usize {
+        self.lock().used
+    }
+
+    /// Returns whether a client that has kept the server waiting since `since` is to give its grants
+    /// up: others wait for grants, and no address has more than its own.
+    pub(crate) fn must_yield(&self, address: IpAddr, since: Instant) -> bool {
+        let (source, mut inner) = (source_of(address), self.lock());
+        let Some(next) = inner.next_waiter().filter(|_| since.elapsed() >= PATIENCE) else {
+            return false;
+        };
+        let Some(waiter) = inner.waiting.get(next) else { return false };
+        let (held, most) = (inner.held(source), inner.per_source.values().max());
+        Some(&held) == most && (source == waiter.source || held > inner.held(waiter.source))
+    }
+
+    /// Makes grants while there is room. Returns those that nobody waits for any more: the caller
+    /// drops them once it does not hold the lock.
+    fn grant(self: &Arc<Self>, inner: &mut Inner) -> Vec<LargeRequest> {
+        let mut unwanted = Vec::new();
+        while let Some(next) = inner.next_waiter()
+            && let Some(Waiter { bytes, .. }) = inner.waiting.get(next)
+            && (inner.used == 0 || inner.used + bytes <= self.bytes_max)
+            && let Some(Waiter { source, bytes, granted }) = inner.waiting.remove(next)
+        {
+            inner.used += bytes;
+            *inner.per_source.entry(source).or_default() += bytes;
+            let (all, since) = (Arc::clone(self), Instant::now());
+            unwanted.extend(granted.send(LargeRequest { all, source, bytes, since }).err());
+        }
+        unwanted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn held(&self, source: IpAddr) -> usize {
+        self.per_source.get(&source).copied().unwrap_or(0)
+    }
+
+    /// Returns the place of the one whose turn is next: the first of the address with least.
+    fn next_waiter(&mut self) -> Option<usize> {
+        self.waiting.retain(|waiter| !waiter.granted.is_closed());
+        let waiting = self.waiting.iter().enumerate();
+        let (place, _) = waiting.min_by_key(|(_, waiter)| self.held(waiter.source))?;
+        Some(place)
+    }
+}
+
+impl LargeRequest {
+    /// Returns when it was granted.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+}
+
+impl Drop for LargeRequest {
+    fn drop(&mut self) {
+        let mut inner = self.all.lock();
+        inner.used -= self.bytes;
+        if let Some(held) = inner.per_source.get_mut(&self.source) {
+            *held -= self.bytes;
+            if *held == 0 {
+                inner.per_source.remove(&self.source);
+            }
+        }
+        let unwanted = self.all.grant(&mut inner);
+        drop(inner);
+        drop(unwanted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const C: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 3));
+
+    #[tokio::test]
+    async fn grants_stay_within_the_maximum_and_go_to_the_address_with_least() {
+        let all = LargeRequests::new(100);
+        let mut first = all.ask(A, 60);
+        let first = first.try_recv().unwrap();
+        let [mut more, mut other, mut small, gone] =
+            [(A, 30), (B, 70), (C, 10), (C, 1)].map(|(address, bytes)| all.ask(address, bytes));
+        let more = more.try_recv().unwrap();
+        assert!(other.try_recv().is_err() && small.try_recv().is_err(), "70 do not fit yet");
+        assert_eq!(all.used(), 90);
+        drop(gone);
+        drop(more);
+        assert!(other.try_recv().is_err(), "60 are used");
+        drop(first);
+        let [other, small] = [other.try_recv().unwrap(), small.try_recv().unwrap()];
+        assert_eq!(all.used(), 80);
+        let [mut again, mut last] = [all.ask(B, 90), all.ask(C, 90)];
+        drop(small);
+        drop(other);
+        assert!(again.try_recv().is_ok() && last.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_request_above_the_maximum_goes_through_alone() {
+        let all = LargeRequests::new(100);
+        let mut huge = all.ask(A, 1000);
+        let huge = huge.try_recv().unwrap();
+        let mut waiting = all.ask(B, 1);
+        assert!(waiting.try_recv().is_err());
+        drop(huge);
+        assert!(waiting.await.is_ok());
+        assert_eq!(all.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stalls_gives_way_if_others_wait_and_have_less() {
+        let all = LargeRequests::new(100);
+        let [mut much, mut little] = [all.ask(A, 60), all.ask(B, 40)];
+        let [much, _little] = [much.try_recv().unwrap(), little.try_recv().unwrap()];
+        let since = much.since();
+        tokio::time::advance(PATIENCE).await;
+        assert!(!all.must_yield(A, since), "nobody waits");
+        let waiting = all.ask(C, 10);
+        assert!(!all.must_yield(A, Instant::now()), "it has its time");
+        assert!(!all.must_yield(B, since), "another address has more");
+        assert!(all.must_yield(A, since));
+        drop(waiting);
+        assert!(!all.must_yield(A, since));
+        let _waiting = all.ask(A, 10);
+        assert!(all.must_yield(A, since), "its own address waits");
+        drop(much);
+        assert!(!all.must_yield(B, since), "what waited was granted");
+    }
+}
