@@ -7,7 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,17 @@ impl Fixture {
     }
 }
 
+/// Returns the files and directories below a directory, with their bytes.
+fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let all = entries.flat_map(|path| {
+        let mut below = if path.is_dir() { contents(&path) } else { BTreeMap::new() };
+        below.insert(path.clone(), fs::read(&path).unwrap_or_default());
+        below
+    });
+    all.collect()
+}
+
 fn command(verb: &str, config: &Path, id: Option<u8>) -> Command {
     let mut command = Command::new(zoolet::binary().unwrap());
     command.arg(verb).arg("--config").arg(config);
@@ -174,7 +186,7 @@ fn names_secrets_and_directories_are_looked_at() {
     let config = fixture.write("zoo.cfg", &text);
     let said = doctor(&config, Some(1));
     assert_eq!(said.code, Some(2), "{:#?}", said.findings);
-    said.has("error", &["has data of Apache ZooKeeper", "zoolet import"]);
+    said.has("error", &["holds data of Apache ZooKeeper", "zoolet import"]);
     said.has("warning", &["zoo.cfg:4: peerSecretFile", "chmod 600"]);
     said.has("warning", &["server 2 at no-such-host.invalid:2888: unknown host"]);
     said.has("error", &["this server at 127.0.0.1:", "only this machine reaches it"]);
@@ -249,6 +261,114 @@ fn files_of_users_and_the_audit_log_are_looked_at_as_a_start_does() {
     fs::create_dir_all(fixture.path("audit/audit-1.log")).unwrap();
     let said = said_of("audit.enable=true\nauditDirectory=audit".to_owned());
     said.has("error", &["audit-1.log: cannot be opened"]);
+}
+
+/// Starts a server, and ends it once it serves.
+fn serve_once(fixture: &Fixture, config: &Path, id: Option<u8>) {
+    let server = command("serve", config, id).stderr(Stdio::null()).spawn().unwrap();
+    let _server = Server(server);
+    let client = SocketAddr::from(([127, 0, 0, 1], fixture.port()));
+    assert!(four_letter::wait_until_serving(client, SOON));
+}
+
+/// Asks the doctor, which must leave all files as they are.
+fn judged(fixture: &Fixture, config: &Path, id: Option<u8>) -> Said {
+    let before = contents(fixture.directory.path());
+    let said = doctor(config, id);
+    assert_eq!(contents(fixture.directory.path()), before, "doctor has changed a file");
+    said
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(path, to).unwrap();
+        }
+    }
+}
+
+/// Damages a directory so that a start refuses it with a text that has `part`.
+fn damage(data: &Path, part: &str) {
+    let mut files = fs::read_dir(data.join("wal")).unwrap().map(|file| file.unwrap().path());
+    let segment = files.find(|file| file.extension().is_some_and(|it| it == "wal")).unwrap();
+    let only = |inside: &str| {
+        fs::remove_dir_all(data).unwrap();
+        fs::create_dir_all(data.join(inside)).unwrap();
+    };
+    match part {
+        "its log is not in" => fs::remove_file(segment).unwrap(),
+        "shows that a server has run here" => only("history"),
+        "version-2" => only("version-2"),
+        "segment header" => {
+            let mut bytes = fs::read(&segment).unwrap();
+            bytes[20] ^= 1;
+            fs::write(segment, bytes).unwrap();
+        }
+        "boot" | "founding" | "lost-entries" => fs::write(data.join(part), [9]).unwrap(),
+        _ => {}
+    }
+}
+
+/// `doctor` passed directories that a start refused, such as one whose log had vanished: it had checks
+/// of its own. Now both use the same code.
+#[test]
+fn a_directory_that_a_start_refuses_does_not_pass() {
+    let fixture = Fixture::new();
+    let config = fixture.ensemble(1, "");
+    let (data, kept) = (fixture.path("data1"), fixture.path("kept"));
+    serve_once(&fixture, &config, Some(1));
+    copy(&data, &kept);
+    let text = fs::read_to_string(&config).unwrap();
+    let server = fixture.write("server.toml", &text.replace("id = 1", "id = 2"));
+    let ensemble = format!("{text}[ensemble]\ncluster_id = 77\n");
+    let ensemble = fixture.write("ensemble.toml", &ensemble);
+    for (part, config, id) in [
+        ("its log is not in", &config, 1),
+        ("shows that a server has run here", &config, 1),
+        ("version-2", &config, 1),
+        ("segment header", &config, 1),
+        ("boot", &config, 1),
+        ("founding", &config, 1),
+        ("lost-entries", &config, 1),
+        ("belongs to server 1", &server, 2),
+        ("belongs to cluster", &ensemble, 1),
+    ] {
+        copy(&kept, &data);
+        damage(&data, part);
+        let said = judged(&fixture, config, Some(id));
+        let started = command("serve", config, Some(id)).output().unwrap();
+        let why = String::from_utf8(started.stderr).unwrap();
+        assert!(!started.status.success() && why.contains(part), "{part}: {why}");
+        let is_why = |(level, text): &(String, String)| level == "error" && why.contains(text);
+        assert!(said.findings.iter().any(is_why), "{part}: {why}, and {:#?}", said.findings);
+    }
+    copy(&kept, &data);
+    let lock = File::options().write(true).open(data.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let said = judged(&fixture, &config, Some(1));
+    said.has("error", &["data1 is in use by another server"]);
+}
+
+/// `doctor` refused the directory of a server whose ensemble had another first server than before.
+#[test]
+fn a_directory_that_a_start_accepts_passes() {
+    let fixture = Fixture::new();
+    let config = fixture.ensemble(1, "");
+    judged(&fixture, &config, Some(1)).has("ok", &["data1 has no data yet"]);
+    assert!(!fixture.path("data1").exists());
+    serve_once(&fixture, &config, Some(1));
+    judged(&fixture, &config, Some(1)).has("ok", &["data1 has data of this server"]);
+    let ports = fixture.lease.ports();
+    let text = fs::read_to_string(&config).unwrap();
+    let moved = text.replace(&ports[1].to_string(), &ports[2].to_string());
+    let moved = fixture.write("moved.toml", &moved);
+    judged(&fixture, &moved, Some(1)).has_none("error");
+    serve_once(&fixture, &moved, Some(1));
 }
 
 /// The name of the store alone did not say which key it was of, and no password was a wrong one.

@@ -6,9 +6,10 @@ use std::path::Path;
 use thiserror::Error;
 use zoolet_replica::state::State;
 
+use super::StartError;
 use crate::config::ServerConfig;
 use crate::node::{self, OfflineError};
-pub use crate::node::{Founded, Recovered, Restored};
+pub use crate::node::{DryRun, Founded, Recovered, Restored};
 
 /// Why a data directory cannot be founded or read. Its message is one line for an operator, with the
 /// file.
@@ -61,4 +62,11 @@ pub fn restore(
     epoch: Option<u32>,
 ) -> Result<Restored, DataError> {
     Ok(node::restore(config, backup, epoch)?)
+}
+
+/// Judges the directories of a configured server by the code of a start, to the last entry of the log,
+/// and changes nothing on the disk. Directories that are in use are judged without their log. Takes
+/// the time and the memory of a start. Blocks.
+pub fn dry_run(config: &ServerConfig) -> Result<DryRun, StartError> {
+    Ok(node::dry_run(config)?)
 }

@@ -32,7 +32,8 @@ mod server;
 mod thread;
 
 pub use data::{
-    DataError, Founded, Recovered, Restored, check_empty, found_with, recover, restore, state_of,
+    DataError, DryRun, Founded, Recovered, Restored, check_empty, dry_run, found_with, recover,
+    restore, state_of,
 };
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};

@@ -36,8 +36,8 @@ use self::listening::Listening;
 use self::machine::HostMachine;
 use self::meters::{Meters, StartFigures, whole_ms};
 pub(crate) use self::offline::OfflineError;
-pub use self::offline::{Founded, Recovered, Restored};
-pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
+pub use self::offline::{DryRun, Founded, Recovered, Restored};
+pub(crate) use self::offline::{check_empty, dry_run, found, recover, restore, state_of};
 pub use self::reports::{
     AdministrationRefused, Backup, Configuration, Leader, Member, Membership, Metric, MetricKind,
     MetricValue, NoBackup, Readiness, Reports, SessionsReport, certificate_metrics,

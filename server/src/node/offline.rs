@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::thread::sleep;
 
 use zoolet_replica::state::State;
-use zoolet_storage::{RealDisk, WalOptions};
+use zoolet_storage::{Identity, OverlayDisk, RealDisk, StorageError, WalMode, WalOptions};
 
 use crate::clock::{Clock, RealClock};
 use crate::config::ServerConfig;
 use crate::entropy::{Entropy, RealEntropy};
-use crate::replication::{self, OfflineOptions};
+use crate::replication::{self, JoinError, OfflineOptions};
 
+use super::{Seams, StartError, open, settings};
 pub(crate) use crate::replication::OfflineError;
 pub use crate::replication::{Founded, Recovered, Restored};
+
+/// The longest segment of the log that a dry run begins, in bytes.
+const DRY_RUN_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Makes the empty directory of a configured server that of an ensemble of its own, with this
 /// state. Blocks.
@@ -65,6 +69,45 @@ pub(crate) fn restore(
     Ok(restored)
 }
 
+/// What a dry run of a start has found in the directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// They are empty, or not there yet.
+    NoData,
+    /// They hold the data of this server, which can be read up to the last entry of its log.
+    HasData,
+    /// They hold the data of this server, and a process has them locked. The log was not read.
+    InUse,
+}
+
+/// Opens the directories and reads the log as a start does, and changes nothing on the disk. Blocks.
+pub(crate) fn dry_run(config: &ServerConfig) -> Result<DryRun, StartError> {
+    // Names the source of the lines that a start would log.
+    let _span = tracing::info_span!("dry_run").entered();
+    let options = |disk| {
+        let seams = Seams { disk: Arc::new(disk), ..Seams::real() };
+        let no_secrets = (None, settings::peer_port_tls(config, None));
+        let mut options = settings::raft_options(config, &seams, no_secrets, &Arc::default());
+        // The new segment is in memory.
+        options.wal.mode = WalMode::Inline;
+        options.wal.segment_bytes = options.wal.segment_bytes.min(DRY_RUN_SEGMENT_BYTES);
+        options
+    };
+    let wall_ms = RealClock::new().now().wall_ms;
+    let (opened, mut state) = match open(options(OverlayDisk::default()), wall_ms) {
+        Err(StartError::Raft(JoinError::Storage(StorageError::Locked { path })))
+            if path == config.data_dir =>
+        {
+            replication::check_claim(options(OverlayDisk::without_locks()))?;
+            return Ok(DryRun::InUse);
+        }
+        opened => opened?,
+    };
+    opened.replay(&mut state).map_err(|error| StartError::Failed(error.to_string()))?;
+    let is_claimed = Identity::peek(&RealDisk, &config.data_dir)?.is_some();
+    Ok(if is_claimed { DryRun::HasData } else { DryRun::NoData })
+}
+
 /// Waits until the clock is past an epoch, so that the next founding begins above it.
 #[allow(clippy::disallowed_methods, reason = "a command waits, and no server")]
 fn wait_past(epoch: u32) {
@@ -75,7 +118,7 @@ fn wait_past(epoch: u32) {
 
 fn options(config: &ServerConfig) -> Result<OfflineOptions, OfflineError> {
     let own = config.members.get(&config.server_id);
-    let own = own.ok_or(replication::JoinError::NotAMember(config.server_id))?;
+    let own = own.ok_or(JoinError::NotAMember(config.server_id))?;
     let entropy: Arc<dyn Entropy> = Arc::new(RealEntropy);
     Ok(OfflineOptions {
         disk: Arc::new(RealDisk),

@@ -87,7 +87,7 @@ pub(crate) use self::machine::Machine;
 pub use self::offline::Founded;
 pub(crate) use self::offline::OfflineError;
 pub(crate) use self::offline::{OfflineOptions, found, refuse_files, state_of};
-pub(crate) use self::open::open;
+pub(crate) use self::open::{check_claim, open};
 pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
 pub(crate) use self::proposer::Proposer;
 pub use self::recover::{Recovered, Restored};

@@ -17,6 +17,7 @@ use zoolet_storage::{
     StorageError, Wal, WalOptions,
 };
 
+use super::Opened;
 use super::directories::Directories;
 use super::epoch::{EpochError, first_epoch};
 use super::forced::{durably, known_term};
@@ -267,6 +268,17 @@ pub(super) fn read_state(
         apply_log(wal, &directories.wal_path(), next, &mut state)?;
     }
     Ok(state)
+}
+
+impl Opened {
+    /// Reads what a start reads after [`open()`](super::open()): the vote, and the entries behind the
+    /// snapshot, which are applied to its state. Blocks.
+    pub(crate) fn replay(&self, state: &mut State) -> Result<(), OfflineError> {
+        let newest = self.snapshots.current();
+        known_term(&self.wal, newest.as_ref())?;
+        let next = newest.and_then(|newest| newest.name().index.next()).unwrap_or_default();
+        apply_log(&self.wal, &self.directories.wal_path(), next, state)
+    }
 }
 
 fn apply_log(

@@ -25,13 +25,8 @@ use crate::snapshots::Snapshots;
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.
 pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, JoinError> {
-    if !options.members.iter().any(|member| member.server == options.server) {
-        return Err(JoinError::NotAMember(options.server));
-    }
-    let directories = Arc::new(Directories::open(&options)?);
     let mut options = options;
-    let mut identity = claim(&mut options, &directories)?;
-    directories.refuse_loss()?;
+    let (directories, mut identity) = claimed(&mut options)?;
     let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
     let (wal, recovered) = open_log(&options, &directories)?;
@@ -94,6 +89,23 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     let agreement = Agreement::new(identity.clone(), directories.acceptor()?);
     let wal = Arc::new(wal);
     Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
+}
+
+/// Refuses directories that [`open`] refuses before it reads their log: for directories that are in
+/// use. Blocks.
+pub(crate) fn check_claim(mut options: ReplicationOptions) -> Result<(), JoinError> {
+    claimed(&mut options).map(drop)
+}
+
+/// Locks and claims the directories. Returns them with the identity of the server.
+fn claimed(options: &mut ReplicationOptions) -> Result<(Arc<Directories>, Identity), JoinError> {
+    if !options.members.iter().any(|member| member.server == options.server) {
+        return Err(JoinError::NotAMember(options.server));
+    }
+    let directories = Arc::new(Directories::open(options)?);
+    let identity = claim(options, &directories)?;
+    directories.refuse_loss()?;
+    Ok((directories, identity))
 }
 
 /// Claims the directories, also without their log if a new ensemble is forced. Returns the identity of

@@ -131,6 +131,22 @@ impl RealDisk {
     pub(crate) fn open_read_only(path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(RealFile(opened(|| File::open(path), pause)?)))
     }
+
+    /// Returns whether a process has the exclusive lock on the file. The file need not exist.
+    pub fn is_locked(path: &Path) -> io::Result<bool> {
+        let file = match File::options().write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        // A shared lock, and only until this returns: a server that starts meanwhile would report
+        // that the directory is in use.
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
 }
 
 impl Disk for RealDisk {

@@ -12,6 +12,7 @@ mod error;
 mod identity;
 mod log_index;
 mod memory;
+mod overlay;
 mod panic;
 mod small_file;
 mod snapshot;
@@ -26,6 +27,7 @@ pub use log_index::LogIndex;
 pub use memory::MemoryDisk;
 #[cfg(feature = "faults")]
 pub use memory::{Fault, Image, Power, Survival};
+pub use overlay::OverlayDisk;
 pub use panic::{caught_now, panicked};
 pub use small_file::{read_small_file, replace_small_file};
 pub use snapshot::{

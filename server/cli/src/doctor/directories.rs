@@ -1,12 +1,13 @@
 //! The directories of the data and of the log.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use zoolet_server::embed::config::ServerConfig;
-use zoolet_storage::{Identity, RealDisk};
+use zoolet_server::embed::{DryRun, dry_run};
+use zoolet_storage::RealDisk;
 
 use super::disk;
 use super::finding::Findings;
@@ -19,31 +20,38 @@ const AUDIT: &str = "audit";
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
     let (data, log) = (&config.data_dir, &config.data_log_dir);
     check_one(DATA, data, findings);
-    check_owner(config, findings);
     if data != log {
         check_one(LOG, log, findings);
     }
+    let wal = log.join("wal");
+    if wal.is_dir()
+        && let Err(error) = tempfile::tempfile_in(&wal)
+    {
+        findings.error(LOG, format!("cannot write in {}: {error}", wal.display()));
+    }
+    check_data(config, findings);
     check_audit(config, findings);
     disk::check(config, log, findings);
     note_file_systems(data, log, findings);
 }
 
-/// Returns whether a server is running on the directory, and says so.
-pub(super) fn note_running(config: &ServerConfig, findings: &mut Findings) -> bool {
-    let is_running = is_locked(&config.data_dir);
-    if is_running {
-        let data = config.data_dir.display();
+/// Returns whether a server is running on the directory, and reports it. If no configured port
+/// `is_served`, it is another server, or it has not opened a port yet: a start is refused.
+pub(super) fn note_running(
+    config: &ServerConfig,
+    is_served: bool,
+    findings: &mut Findings,
+) -> bool {
+    let is_running = RealDisk::is_locked(&config.data_dir.join("lock")).unwrap_or(false);
+    let data = config.data_dir.display();
+    if is_running && is_served {
         findings.ok(DATA, format!("{data} is in use: the server is running"));
+    } else if is_running {
+        let text =
+            format!("{data} is in use by another server: nothing listens on this one's ports");
+        findings.error(DATA, text);
     }
     is_running
-}
-
-/// Whether a server has the directory.
-fn is_locked(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("lock")) else { return false };
-    // A shared lock, and only for this moment: a server that starts in it would say that the
-    // directory is in use.
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 /// Whether it is there, or can be created, and files can be written.
@@ -57,7 +65,7 @@ fn check_one(check: &'static str, directory: &Path, findings: &mut Findings) {
         findings.error(check, format!("{} is not a directory", existing.display()));
         return;
     }
-    if let Err(error) = tempfile::Builder::new().prefix(".doctor").tempfile_in(&existing) {
+    if let Err(error) = tempfile::tempfile_in(&existing) {
         findings.error(check, format!("{shown}: cannot write in {}: {error}", existing.display()));
         return;
     }
@@ -92,68 +100,16 @@ fn check_audit(config: &ServerConfig, findings: &mut Findings) {
     }
 }
 
-/// Whose data it is.
-fn check_owner(config: &ServerConfig, findings: &mut Findings) {
-    let directory = &config.data_dir;
-    let shown = directory.display();
-    match Identity::peek(&RealDisk, directory) {
-        Ok(Some(found)) if found.server_id != u64::from(config.server_id.0) => {
-            let (found, id) = (found.server_id, config.server_id);
-            findings.error(DATA, format!("{shown} belongs to server {found}, this is server {id}"));
-        }
-        Ok(Some(found)) if found.cluster_id != config.cluster_id() => {
-            let (found, expected) = (found.cluster_id, config.cluster_id());
-            let text = format!(
-                "{shown} belongs to ensemble {found}, the configuration is that of {expected}: was \
-                 the first server changed? cluster_id keeps the old one"
-            );
-            findings.error(DATA, text);
-        }
-        Ok(Some(found)) => {
+/// Reports whether a start accepts the data.
+fn check_data(config: &ServerConfig, findings: &mut Findings) {
+    let shown = config.data_dir.display();
+    match dry_run(config) {
+        Ok(DryRun::HasData | DryRun::InUse) => {
             findings.ok(DATA, format!("{shown} has data of this server"));
-            check_log(found, &config.data_log_dir, findings);
         }
-        Ok(None) if has_apache_data(directory) => {
-            let text = format!(
-                "{shown} has data of Apache ZooKeeper, which the server does not read: use another \
-                 directory and `zoolet import`"
-            );
-            findings.error(DATA, text);
-        }
-        Ok(None) => findings.ok(DATA, format!("{shown} has no data yet")),
+        Ok(DryRun::NoData) => findings.ok(DATA, format!("{shown} has no data yet")),
         Err(error) => findings.error(DATA, error.to_string()),
     }
-}
-
-/// Reports a missing log and a log that is marked as incomplete. A server that is part of an ensemble
-/// has at least one segment.
-fn check_log(owner: Identity, directory: &Path, findings: &mut Findings) {
-    let wal = directory.join("wal");
-    let has_segment = || {
-        let mut files = fs::read_dir(&wal).into_iter().flatten().flatten();
-        files.any(|file| file.path().extension().is_some_and(|extension| extension == "wal"))
-    };
-    if owner.founding != 0 && !has_segment() {
-        let text = format!(
-            "the server has served, but its log is not in {}: bring the files *.wal back, or see \"A \
-             server has lost its log\" in docs/runbook.md",
-            wal.display()
-        );
-        findings.error(LOG, text);
-    }
-    let mark = directory.join("lost-entries");
-    if let Ok(why) = fs::read_to_string(&mark) {
-        findings.error(LOG, format!("{why} (as noted in {})", mark.display()));
-    }
-}
-
-fn has_apache_data(directory: &Path) -> bool {
-    let mut files = fs::read_dir(directory.join("version-2")).into_iter().flatten().flatten();
-    files.any(|file| {
-        let name = file.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("snapshot.") || name.starts_with("log.")
-    })
 }
 
 /// A log on the disk of the snapshots waits for them.
@@ -172,25 +128,5 @@ fn note_file_systems(data: &Path, log: &Path, findings: &mut Findings) {
         findings.warn(LOG, text);
     } else {
         findings.ok(LOG, format!("{} is on a file system of its own", log.display()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use zoolet_storage::DataDir;
-
-    use super::*;
-
-    #[test]
-    fn a_directory_that_a_server_has_is_known_by_its_lock() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(!is_locked(directory.path()), "there is not even a lock");
-        let data = DataDir::open(Arc::new(RealDisk), directory.path()).unwrap();
-        assert!(is_locked(directory.path()));
-        drop(data);
-        assert!(!is_locked(directory.path()));
-        DataDir::open(Arc::new(RealDisk), directory.path()).unwrap();
     }
 }

@@ -1,5 +1,5 @@
 //! `zoolet doctor`: looks at a configuration and at the machine that it is for, and says what would
-//! go wrong. It changes nothing: it creates a file to measure the disk, and removes it again.
+//! go wrong. It changes nothing: the file with which it measures the disk has no name.
 
 mod addresses;
 mod directories;

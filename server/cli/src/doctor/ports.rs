@@ -48,7 +48,8 @@ pub(super) async fn check(config: &ServerConfig, findings: &mut Findings) {
         probes.push((format!("{bind} for {whom}"), probe(bind).await));
     }
     // A server that starts just now has its directory before it opens a port.
-    let is_running = directories::note_running(config, findings);
+    let is_served = !probes.iter().all(|(_, probe)| matches!(probe, Probe::Free));
+    let is_running = directories::note_running(config, is_served, findings);
     for (port, probe) in probes {
         match probe {
             Probe::Free if is_running => {
