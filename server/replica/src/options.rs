@@ -86,10 +86,11 @@ pub struct Options {
     pub session_timeout_ms_max: i32,
     /// The most sessions of the ensemble; new ones are refused at it.
     pub sessions_max: usize,
-    /// The most sessions that clients of one address hold at this server; zero for no limit. IPv6
-    /// addresses of one /64 network are counted together.
+    /// The most sessions that clients of one address have begun at this server; zero for no limit.
+    /// IPv6 addresses of one /64 network are counted together.
     pub sessions_per_address_max: usize,
-    /// The most sessions that clients with one certificate hold at this server; zero for no limit.
+    /// The most sessions that clients with one certificate have begun at this server; zero for no
+    /// limit.
     pub sessions_per_identity_max: usize,
     /// How much more time than its timeout a new leader gives each session: so long its predecessor may
     /// go on counting signs of life.

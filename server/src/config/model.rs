@@ -293,10 +293,11 @@ pub struct Limits {
     pub large_request_bytes_max: usize,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,
-    /// Sessions that clients of one address hold at this server; 0 means a quarter of `sessions_max`.
+    /// Sessions that clients of one address have begun at this server; 0 means a quarter of
+    /// `sessions_max`, divided by the servers.
     pub sessions_per_address_max: usize,
-    /// Sessions that clients with one certificate hold at this server; 0 means a half of
-    /// `sessions_max`.
+    /// Sessions that clients with one certificate have begun at this server; 0 means a half of
+    /// `sessions_max`, divided by the servers.
     pub sessions_per_identity_max: usize,
     /// The identities of one session.
     pub session_identities_max: usize,

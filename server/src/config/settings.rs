@@ -247,14 +247,15 @@ pub(super) static SETTINGS: [Setting; 77] = [
     },
     Setting {
         section: "limits", key: "sessions_per_address_max", unit: "sessions", range: (0, COUNT_MAX),
-        about: "Sessions that clients of one address (of one /64 network of IPv6) hold at this server,\n\
-                with a connection or without; 0 means a quarter of sessions_max.",
+        about: "Sessions that clients of one address (of one /64 network of IPv6) have begun at this\n\
+                server, with a connection or without; 0 means a quarter of sessions_max, divided by\n\
+                the number of servers, so that it holds for the ensemble.",
         derived: false, field: |c| Field::Usize(&mut c.limits.sessions_per_address_max),
     },
     Setting {
         section: "limits", key: "sessions_per_identity_max", unit: "sessions", range: (0, COUNT_MAX),
-        about: "Sessions that clients with one certificate hold at this server; 0 means a half of\n\
-                sessions_max.",
+        about: "Sessions that clients with one certificate have begun at this server; 0 means a half\n\
+                of sessions_max, divided by the number of servers.",
         derived: false, field: |c| Field::Usize(&mut c.limits.sessions_per_identity_max),
     },
     Setting {

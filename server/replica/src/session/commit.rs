@@ -119,10 +119,7 @@ impl Replica {
                     self.silent.forget(*session);
                     self.grant(*session);
                 }
-                Change::SessionResumed { session, owner } => {
-                    if *owner != self.owner() {
-                        self.holders.forget(*session);
-                    }
+                Change::SessionResumed { session, .. } => {
                     // Also without the lead: what was decided is about the time before.
                     self.expiry.forget(*session);
                     self.forget_old_silence(*session);

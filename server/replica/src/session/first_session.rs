@@ -10,3 +10,8 @@ pub(crate) fn first_session(options: &Options) -> SessionId {
     let server = u64::from(options.server.0) << 56;
     SessionId((server | options.boot.0 << 24 >> 8).cast_signed())
 }
+
+/// Returns whether a session was begun at this server, now or in an earlier start.
+pub(crate) fn is_begun_at(session: SessionId, options: &Options) -> bool {
+    session.0.cast_unsigned() >> 56 == u64::from(options.server.0)
+}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Id, SessionId, Xid};
 
 use super::client::{Client, CommandReply, PendingRequest, RequestState};
+use super::first_session::is_begun_at;
 use super::identity::first_identities;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
@@ -58,7 +59,9 @@ impl Replica {
                 ProposalOwner::Resume { connection, session },
             )
         };
-        self.holders.hold(session, (peer, proved), self.now.mono_ms);
+        if is_begun_at(session, &self.options) {
+            self.holders.hold(session, (peer, proved), self.now.mono_ms);
+        }
         let identities = first_identities(peer, proved);
         let answer = CommandReply::Handshake {
             response: ConnectResponse {

@@ -1,9 +1,10 @@
-//! The number of sessions that each address, and each owner of a certificate, holds at this server.
+//! The number of sessions that each address, and each owner of a certificate, has begun at this server.
 //!
 //! The state does not know where a session's client is, so each server counts the sessions that
-//! were begun or resumed at it. A session counts from its proposal, also if its client hangs up
-//! before the answer, until it ends or is resumed elsewhere. Sessions of an earlier start of the
-//! server are not counted.
+//! were begun at it. A session counts from its proposal, also if its client hangs up before the
+//! answer, until it ends. It still counts here after it is resumed elsewhere: otherwise an address
+//! could begin sessions here without limit and move them to a server where a resume is not refused.
+//! Sessions of an earlier start of the server count from the time when they are resumed here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +14,6 @@ use zoolet_jute::{Id, SessionId};
 
 use super::identity::X509;
 use crate::network::network_of;
-use crate::state::Owner;
 use crate::{Limit, Options, Replica};
 
 /// The most sessions that one sweep looks at.
@@ -54,7 +54,7 @@ impl SessionHolders {
         is_over.then_some(Limit::SessionsPerIdentity)
     }
 
-    /// A client begins or resumes a session here.
+    /// A client begins a session here, or resumes one that was begun here.
     pub(super) fn hold(
         &mut self,
         session: SessionId,
@@ -74,7 +74,7 @@ impl SessionHolders {
         self.sessions.insert(session, Holder { address, identity, since_ms: now_ms });
     }
 
-    /// A session has ended, or is held elsewhere.
+    /// A session has ended.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(Holder { address, identity, .. }) = self.sessions.remove(&session) else { return };
         decrease(&mut self.per_address, &address);
@@ -83,15 +83,15 @@ impl SessionHolders {
         }
     }
 
-    /// Looks at some sessions, and forgets those that are not held here according to the state: a
-    /// proposal was lost, or a snapshot has replaced the state.
-    fn sweep(&mut self, now_ms: u64, is_here: impl Fn(SessionId) -> bool) {
+    /// Looks at some sessions, and forgets those that the state does not have: a proposal was lost, or
+    /// a snapshot has replaced the state.
+    fn sweep(&mut self, now_ms: u64, exists: impl Fn(SessionId) -> bool) {
         let from = self.swept.map_or(i64::MIN, |last| last.0.saturating_add(1));
         let some: Vec<_> =
             self.sessions.range(SessionId(from)..).take(SWEPT_AT_ONCE).collect::<Vec<_>>();
         self.swept = some.last().map(|(session, _)| **session);
         let stale = some.into_iter().filter(|(session, holder)| {
-            now_ms.saturating_sub(holder.since_ms) > PROPOSAL_MS_MAX && !is_here(**session)
+            now_ms.saturating_sub(holder.since_ms) > PROPOSAL_MS_MAX && !exists(**session)
         });
         for session in stale.map(|(session, _)| *session).collect::<Vec<_>>() {
             self.forget(session);
@@ -115,13 +115,10 @@ impl SessionHolders {
 }
 
 impl Replica {
-    /// Forgets sessions that are not held here any more, some in each tick.
+    /// Forgets sessions that do not exist any more, some in each tick.
     pub(super) fn sweep_holders(&mut self) {
-        let owner = Owner { server: self.options.server, boot: self.options.boot };
         let state = &self.state;
-        self.holders.sweep(self.now.mono_ms, |session| {
-            state.session(session).is_some_and(|known| known.owner == owner)
-        });
+        self.holders.sweep(self.now.mono_ms, |session| state.session(session).is_some());
     }
 }
 

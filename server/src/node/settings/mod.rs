@@ -241,8 +241,11 @@ pub(super) fn raft_options(
 pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_replica::Options {
     let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     let sessions_max = config.limits.sessions_max;
-    let share =
-        |max: usize, parts: usize| if max > 0 { max } else { (sessions_max / parts).max(1) };
+    // Each server counts its own sessions, so the shares of all servers together are that part.
+    let share = |max: usize, parts: usize| {
+        let of_one = sessions_max / parts / config.members.len().max(1);
+        if max > 0 { max } else { of_one.max(1) }
+    };
     zoolet_replica::Options {
         tick_ms: u64::from(config.ensemble.tick_time_ms),
         session_timeout_ms_min: session_ms(config.session.timeout_ms_min),

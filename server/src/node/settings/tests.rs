@@ -39,6 +39,22 @@ fn server() -> ServerConfig {
     server
 }
 
+/// A quarter of all sessions at each server let one address fill an ensemble of four.
+#[test]
+fn the_servers_together_grant_an_address_a_quarter_of_the_sessions() {
+    let mut config = server();
+    let limits = |config: &ServerConfig| {
+        let options = replica_options(config, Boot(1));
+        (options.sessions_per_address_max, options.sessions_per_identity_max)
+    };
+    for (sessions_max, expected) in [(120, (10, 20)), (8, (1, 1))] {
+        config.limits.sessions_max = sessions_max;
+        assert_eq!(limits(&config), expected);
+    }
+    config.limits.sessions_per_address_max = 7;
+    assert_eq!(limits(&config).0, 7);
+}
+
 /// What the layers receive, `conf`'s printing aside.
 fn received(config: &ServerConfig) -> Vec<String> {
     let words = &config.four_letter.words;
