@@ -40,6 +40,7 @@ mod histogram;
 mod host;
 mod large_requests;
 mod limits;
+mod log_text;
 mod loss_mark;
 mod metrics;
 mod net;

@@ -1,6 +1,7 @@
 //! A line of the audit log. Keys and operations are those of Apache `ZooKeeper`'s; `time`, `server`,
 //! `identities`, `cxid`, `zxid`, `error` and `lost` are zoolet's own.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,8 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 use zoolet_jute::{Acl, CreateMode, ErrorCode, Id, SessionId, perms};
 use zoolet_replica::{AuditEvent, AuditedChange};
+
+use crate::log_text::{LOG_TEXT_BYTES_MAX, cut};
 
 /// What has become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +35,7 @@ pub(super) struct Record<'a> {
     ip: Option<&'a str>,
     operation: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    znode: Option<&'a str>,
+    znode: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     znode_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,20 +61,20 @@ impl<'a> Record<'a> {
     pub(super) fn of(event: &'a AuditEvent, change: &'a AuditedChange, by: By<'_>) -> Self {
         let outcome = if event.error.is_some() { Outcome::Failure } else { Outcome::Success };
         let names: Vec<&str> = event.identities.iter().map(user_name).collect();
-        let user = if names.is_empty() { by.2.to_owned() } else { names.join(",") };
+        let user = if names.is_empty() { by.2.to_owned() } else { owned(names.join(",")) };
         let is_asked_for = !event.identities.is_empty();
         let session = event.session;
         Self {
             session: (session != SessionId::NONE).then(|| format!("{:#x}", session.0)),
             user,
             ip: event.identities.iter().find(|id| scheme(id) == "ip").map(name),
-            znode: change.path.as_deref(),
+            znode: change.path.as_deref().map(cut),
             znode_type: change.mode.map(type_name),
-            acl: change.acl.as_deref().map(acl_text),
+            acl: change.acl.as_deref().map(acl_text).map(owned),
             error: event.error.map(ErrorCode::name),
             zxid: event.zxid.map(|zxid| format!("{:#x}", zxid.0)),
             cxid: is_asked_for.then_some(event.cxid.0),
-            identities: event.identities.iter().map(identity).collect(),
+            identities: identities(&event.identities),
             ..Self::of_server(change.operation.name(), outcome, by)
         }
     }
@@ -150,6 +153,27 @@ fn name(id: &Id) -> &str {
 fn user_name(id: &Id) -> &str {
     let name = name(id);
     if name.is_empty() { scheme(id) } else { name }
+}
+
+/// Returns a text that is cut if it is too long.
+fn owned(text: String) -> String {
+    if text.len() <= LOG_TEXT_BYTES_MAX { text } else { cut(&text).into_owned() }
+}
+
+/// Returns as many identities as have room, and then the number of all.
+fn identities(ids: &[Id]) -> Vec<String> {
+    let mut bytes = 0;
+    let mut shown: Vec<_> = ids.iter().map(|id| owned(identity(id))).collect();
+    let fit = shown.iter().take_while(|text| {
+        bytes += text.len();
+        bytes <= LOG_TEXT_BYTES_MAX
+    });
+    let count = fit.count();
+    if count < shown.len() {
+        shown.truncate(count);
+        shown.push(format!("…[{} identities]", ids.len()));
+    }
+    shown
 }
 
 fn identity(id: &Id) -> String {

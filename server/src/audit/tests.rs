@@ -119,6 +119,28 @@ fn what_clients_send_cannot_forge_lines() {
     assert_eq!(lines[0]["znode"], forged);
 }
 
+/// A line had a path of a megabyte: small requests of a client wrote gigabytes.
+#[test]
+fn a_line_is_bounded_whatever_a_client_sends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = open(options(directory.path()), Arc::new(RealDisk));
+    let long = "x".repeat(1 << 20);
+    let identities = (0..100).map(|it| Id::new("digest", format!("{it}{}:hash", &long[..600])));
+    let acl = Some(vec![Acl { perms: perms::READ, id: Id::new("digest", long.clone()) }]);
+    let changed = AuditedChange { acl, ..change(AuditOperation::SetAcl, &long) };
+    log.record(0, AuditEvent { identities: identities.collect(), ..event(vec![changed]) });
+    log.close();
+    let path = directory.path().join("audit-7.log");
+    assert!(std::fs::metadata(&path).unwrap().len() < 20_000);
+    let line = &lines(&path)[0];
+    assert_eq!(line["znode"], format!("{}…[1048576 bytes]", &long[..4096]));
+    for (key, end) in [("user", "…[60289 bytes]"), ("acl", "…[1048585 bytes]")] {
+        assert!(line[key].as_str().unwrap().ends_with(end), "{key}: {}", line[key]);
+    }
+    let identities = line["identities"].as_array().unwrap();
+    assert_eq!((identities.len(), &identities[6]), (7, &json!("…[100 identities]")));
+}
+
 #[test]
 fn a_full_file_is_put_aside_and_the_oldest_ones_go() {
     let directory = tempfile::tempdir().unwrap();

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use tracing::warn;
 use zoolet_replica::state::QuotaExceeded;
 
+use crate::log_text::cut;
+
 /// A limit that stays exceeded is logged again after this time, in milliseconds, as in Apache
 /// `ZooKeeper`.
 const AGAIN_AFTER_MS: u64 = 15 * 60 * 1000;
@@ -22,7 +24,8 @@ pub(super) struct QuotaLog {
 impl QuotaLog {
     pub(super) fn log(&mut self, now_ms: u64, exceeded: QuotaExceeded) {
         let QuotaExceeded { path, limit, is_hard, allowed, value } = exceeded;
-        if !self.is_due(now_ms, &path, limit) {
+        let path = &*cut(&path);
+        if !self.is_due(now_ms, path, limit) {
             return;
         }
         let kind = if is_hard { "hard, refused" } else { "soft, allowed" };
@@ -55,6 +58,10 @@ mod tests {
         assert!(log.is_due(1, "/a", "bytes") && log.is_due(1, "/b", "count"));
         assert!(log.is_due(AGAIN_AFTER_MS, "/a", "count"));
         assert!(!log.is_due(AGAIN_AFTER_MS + 1, "/a", "count"));
+        let path = "x".repeat(1 << 20);
+        let exceeded = QuotaExceeded { path, limit: "count", is_hard: false, allowed: 1, value: 2 };
+        log.log(0, exceeded);
+        assert!(log.logged.keys().all(|(path, _)| path.len() < 5000), "a path is cut");
         for index in 0..3 * REMEMBERED_MAX {
             log.is_due(0, &format!("/{index}"), "count");
         }
