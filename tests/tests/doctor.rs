@@ -371,6 +371,37 @@ fn a_directory_that_a_start_accepts_passes() {
     serve_once(&fixture, &moved, Some(1));
 }
 
+/// Both keys were ignored: a server whose disk was not mounted began an empty ensemble.
+#[test]
+fn what_a_start_must_not_create_is_missing_for_both() {
+    let fixture = Fixture::new();
+    let data = fixture.path("data");
+    let with = |key: &str| {
+        let text = format!("dataDir={}\nclientPort={}\n{key}\n", data.display(), fixture.port());
+        fixture.write("zoo.cfg", &text)
+    };
+    let is_refused = |key: &str, part: &str| {
+        let config = with(key);
+        doctor(&config, None).has("error", &[part]);
+        let started = command("serve", &config, None).output().unwrap();
+        let why = String::from_utf8(started.stderr).unwrap();
+        assert!(!started.status.success() && why.contains(part), "{key}: {why}");
+    };
+    let serves = |key: &str| {
+        let config = with(key);
+        doctor(&config, None).has_none("error");
+        serve_once(&fixture, &config, None);
+    };
+    is_refused("zookeeper.datadir.autocreate=false", "data is missing");
+    assert!(!data.exists());
+    is_refused("zookeeper.db.autocreate=false", "data has no data");
+    fs::write(data.join("initialize"), "").unwrap();
+    serves("zookeeper.db.autocreate=false");
+    assert!(data.join("initialize").exists(), "it is used up with the first data");
+    serves("db.autocreate=false\ndatadir.autocreate=false");
+    assert!(!data.join("initialize").exists());
+}
+
 /// The name of the store alone did not say which key it was of, and no password was a wrong one.
 #[test]
 fn a_store_without_its_password_is_named_with_its_keys() {

@@ -14,6 +14,7 @@
 //! meaning; the readers, the writer and the commented `cluster.toml` at the root all follow it.
 
 mod address;
+mod autocreate;
 mod draft;
 mod error;
 mod files;
@@ -50,6 +51,7 @@ pub use zoolet_tls::{
 };
 
 pub use address::HostPort;
+pub use autocreate::Autocreate;
 pub use error::{ConfigError, Warning};
 pub use loopback::LoopbackPorts;
 pub use member::{Member, MemberRole};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
+use super::autocreate::Autocreate;
 pub use super::four_letter::{FourLetterConfig, Words};
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
 use super::records::{AuditConfig, HistoryConfig};
@@ -208,6 +209,8 @@ pub struct EnsembleConfig {
     /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
     /// section 7.9).
     pub read_only_mode: bool,
+    /// What a start may create.
+    pub autocreate: Autocreate,
     /// Whether a server without others is not an ensemble (`standaloneEnabled`): then a
     /// reconfiguration cannot leave one voter alone.
     pub standalone_enabled: bool,
@@ -231,6 +234,7 @@ impl Default for EnsembleConfig {
             peer_secret_file: None,
             reconfig_enabled: false,
             read_only_mode: false,
+            autocreate: Autocreate::default(),
             standalone_enabled: true,
             feature_level: FeatureLevel::OF_RELEASE,
             feature_level_max: 0,

@@ -71,7 +71,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 77] = [
+pub(super) static SETTINGS: [Setting; 79] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -139,6 +139,17 @@ pub(super) static SETTINGS: [Setting; 77] = [
         section: "ensemble", key: "read_only_mode", unit: "true or false", range: NO_RANGE,
         about: "Whether a server that has lost its ensemble serves reads to clients that ask for it.",
         derived: false, field: |c| Field::Flag(&mut c.ensemble.read_only_mode),
+    },
+    Setting {
+        section: "ensemble", key: "data_dir_autocreate", unit: "true or false", range: NO_RANGE,
+        about: "Whether a start creates the directories of the data and of the log if they are missing.",
+        derived: false, field: |c| Field::Flag(&mut c.ensemble.autocreate.data_dir),
+    },
+    Setting {
+        section: "ensemble", key: "db_autocreate", unit: "true or false", range: NO_RANGE,
+        about: "Whether servers without data may found the ensemble. Otherwise, a server without data\n\
+                waits for that of its ensemble, unless its data directory has a file `initialize`.",
+        derived: false, field: |c| Field::Flag(&mut c.ensemble.autocreate.db),
     },
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),

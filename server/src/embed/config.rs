@@ -11,10 +11,11 @@
 pub use zoolet_replica::{FeatureLevel, ServerId};
 
 pub use crate::config::{
-    AuditConfig, AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig,
-    HistoryConfig, HostPort, HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole,
-    SaslConfig, ServerConfig, SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig,
-    TlsPort, TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+    AuditConfig, AuthConfig, Autocreate, ConfigError, DigestAlgorithm, EnsembleConfig,
+    FourLetterConfig, HistoryConfig, HostPort, HttpConfig, Limits, LogConfig, LoopbackPorts,
+    Member, MemberRole, SaslConfig, ServerConfig, SessionConfig, SnapshotConfig, StartMode,
+    StoreConfig, TlsConfig, TlsPort, TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble,
+    to_cluster_toml,
 };
 pub use crate::config::{
     ClientAuth, Password, Protocol, StoreType, StoredCertificate, StoredKind, TlsError,

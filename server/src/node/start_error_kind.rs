@@ -42,6 +42,8 @@ fn kind_of_log(error: &replication::JoinError) -> StartErrorKind {
         | replication::JoinError::SnapshotMissing { .. }
         | replication::JoinError::LostEntries { .. }
         | replication::JoinError::Epoch(_)
-        | replication::JoinError::ApacheData(_) => StartErrorKind::Data,
+        | replication::JoinError::ApacheData(_)
+        | replication::JoinError::DirectoryMissing(_)
+        | replication::JoinError::DatabaseMissing(_) => StartErrorKind::Data,
     }
 }

@@ -52,12 +52,19 @@ pub(super) struct Agreement {
     empty_callers: Mutex<BTreeMap<u64, u64>>,
     /// The founding of a server that has called and belongs to one.
     seen: watch::Sender<Option<u64>>,
+    /// False for a server that must get the data of an ensemble.
+    may_found: bool,
 }
 
 impl Agreement {
-    pub(super) fn new(identity: DirectoryIdentity, acceptor: AcceptorFile) -> Self {
+    pub(super) fn new(
+        identity: DirectoryIdentity,
+        acceptor: AcceptorFile,
+        may_found: bool,
+    ) -> Self {
         let (empty_callers, seen) = (Mutex::default(), watch::Sender::new(None));
-        Self { identity, acceptor: Arc::new(Mutex::new(acceptor)), empty_callers, seen }
+        let acceptor = Arc::new(Mutex::new(acceptor));
+        Self { identity, acceptor, empty_callers, seen, may_found }
     }
 
     /// Notes what a caller's handshake says about it. Servers that start together ask each other:
@@ -80,13 +87,18 @@ impl Agreement {
     fn took_part(&self) -> bool {
         let acceptor = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = acceptor.accepted().map(|founding| founding.id);
-        taken.is_some() && self.seen.borrow().is_none_or(|seen| Some(seen) == taken)
+        self.may_found
+            && taken.is_some()
+            && self.seen.borrow().is_none_or(|seen| Some(seen) == taken)
     }
 
     /// Returns the answer to a question about the founding.
     pub(super) async fn answer(&self, request: Request) -> Result<Reply, StorageError> {
         if self.identity.founding() != 0 {
             return Ok(Reply::Founded);
+        }
+        if !self.may_found {
+            return Ok(Reply::Refused { promised: 0 });
         }
         let acceptor = Arc::clone(&self.acceptor);
         let step = move || {

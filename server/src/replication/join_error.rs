@@ -42,6 +42,18 @@ pub enum JoinError {
          import` into another directory, or move it away to start with an empty tree", .0.display()
     )]
     ApacheData(PathBuf),
+    /// A directory is missing, and the configuration forbids creating it.
+    #[error(
+        "{} is missing, and data_dir_autocreate (datadir.autocreate) is false: mount it, or create it",
+        .0.display()
+    )]
+    DirectoryMissing(PathBuf),
+    /// A standalone server has no data, and the configuration forbids creating an empty database.
+    #[error(
+        "{} has no data, and db_autocreate (db.autocreate) is false: bring the data back, or create \
+         an empty file `initialize` there to start without data", .0.display()
+    )]
+    DatabaseMissing(PathBuf),
     /// No epoch is left for a new ensemble.
     #[error(transparent)]
     Epoch(#[from] EpochError),

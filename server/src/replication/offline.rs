@@ -35,8 +35,8 @@ const FOUNDED_AT: LogIndex = LogIndex(1);
 const READ_BYTES: usize = 4 << 20;
 
 /// What may be in a directory that is founded: the file with a server's number belongs to its
-/// configuration.
-const NOT_DATA: [&str; 2] = ["lock", "myid"];
+/// configuration, and an operator may have allowed a new database.
+const NOT_DATA: [&str; 3] = ["lock", "myid", "initialize"];
 
 /// A server's directory, and whose it is to be.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zoolet_storage::{
-    Identity, Recovered, SnapshotReader, SnapshotStore, StorageError, TornTail, Wal,
+    DataDir, Identity, Recovered, SnapshotReader, SnapshotStore, StorageError, TornTail, Wal,
 };
 
 use super::bootstrap::Agreement;
@@ -21,6 +21,9 @@ use crate::config::StartMode;
 use crate::node_id::{NodeId, new_directory, new_founding};
 use crate::raft;
 use crate::snapshots::Snapshots;
+
+/// The file with which `zkServer-initialize.sh` of Apache `ZooKeeper` marks a new server.
+const INITIALIZE: &str = "initialize";
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.
@@ -82,13 +85,44 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     } else if let Some(newest) = &newest {
         refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
+    let may_found = may_found(&options, directory, identity)?;
+    if !may_found {
+        options.start_mode = StartMode::Join;
+    }
     let identity = DirectoryIdentity::new(identity, &directories);
     let founding = identity.founding_source();
     let snapshots = Snapshots::new(store, options.snapshots_retained, newest, founding);
     let proposer = Arc::new(Proposer::new(options.server, boot));
-    let agreement = Agreement::new(identity.clone(), directories.acceptor()?);
+    let agreement = Agreement::new(identity.clone(), directories.acceptor()?, may_found);
     let wal = Arc::new(wal);
     Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
+}
+
+/// Returns whether this server may take part in the founding of the ensemble. As in Apache `ZooKeeper`,
+/// `db.autocreate=false` keeps a server out that has lost its data, and a file `initialize` admits a
+/// new one. The file is removed once the server has data.
+fn may_found(
+    options: &ReplicationOptions,
+    directory: &DataDir,
+    identity: Identity,
+) -> Result<bool, JoinError> {
+    let (disk, file) = (&options.disk, directory.path().join(INITIALIZE));
+    let is_initialized = disk.exists(&file).map_err(StorageError::io("look for", &file))?;
+    if identity.founding != 0 && is_initialized {
+        disk.remove(&file).map_err(StorageError::io("remove", &file))?;
+    }
+    if identity.founding != 0 || options.autocreate.db || is_initialized {
+        return Ok(true);
+    }
+    if options.standalone {
+        return Err(JoinError::DatabaseMissing(directory.path().to_owned()));
+    }
+    tracing::warn!(
+        directory = %directory.path().display(),
+        "no data here, and db_autocreate (db.autocreate) is false: waiting for the data of the \
+         ensemble; a new ensemble is founded by servers with a file `initialize` in this directory"
+    );
+    Ok(false)
 }
 
 /// Refuses directories that [`open`] refuses before it reads their log: for directories that are in

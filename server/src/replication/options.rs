@@ -8,7 +8,7 @@ use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, WalOptions};
 
 use super::snapshot_pace::SnapshotPace;
-use crate::config::StartMode;
+use crate::config::{Autocreate, StartMode};
 use crate::entropy::Entropy;
 use crate::peer::{FrameLimits, PeerTls, Secret};
 use crate::raft::RaftConfig;
@@ -132,6 +132,8 @@ pub(crate) struct ReplicationOptions {
     pub entropy: Arc<dyn Entropy>,
     /// What a start may do about the ensemble's founding.
     pub start_mode: StartMode,
+    /// What a start may create.
+    pub autocreate: Autocreate,
     /// How long connecting to another server may take, handshake included.
     pub connect_timeout: Duration,
     /// How long to wait for what.

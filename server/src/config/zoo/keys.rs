@@ -72,6 +72,8 @@ static HONORED: &[Key] = &[
     text("peerSecretFile", ("ensemble", "peer_secret_file")),
     true_false("reconfigEnabled", ("ensemble", "reconfig_enabled")),
     true_false("readonlymode.enabled", ("ensemble", "read_only_mode")),
+    true_false("datadir.autocreate", ("ensemble", "data_dir_autocreate")),
+    true_false("db.autocreate", ("ensemble", "db_autocreate")),
     number("minSessionTimeout", ("session", "timeout_ms_min"), Low::Unset),
     number("maxSessionTimeout", ("session", "timeout_ms_max"), Low::Unset),
     number("maxClientCnxns", ("limits", "connections_per_address_max"), Low::Zero),

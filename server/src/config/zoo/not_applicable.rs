@@ -107,8 +107,6 @@ pub(super) static INERT: &[Key] = &[
     same("digest.enabled", TrueFalse, ON, LOG_FORMAT),
     inert("closeSessionTxn.enabled", TrueFalse, LOG_FORMAT),
     inert("serializeLastProcessedZxid.enabled", TrueFalse, LOG_FORMAT),
-    same("db.autocreate", TrueFalse, ON, "an empty data directory is filled at the first start"),
-    same("datadir.autocreate", TrueFalse, ON, "a missing data directory is created"),
     inert("emulate353TTLNodes", TrueFalse, "data of version 3.5.3 is not read"),
     // Connections and requests.
     inert("clientTcpKeepAlive", TrueFalse, "sessions find out about dead connections by pings"),

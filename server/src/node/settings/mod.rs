@@ -233,6 +233,7 @@ pub(super) fn raft_options(
         snapshots_retained: config.snapshot.retain,
         entropy: Arc::clone(&seams.entropy),
         start_mode: config.start_mode,
+        autocreate: ensemble.autocreate,
         connect_timeout: millis(ensemble.peer_connect_timeout_ms),
         timing: timing(config),
     }

@@ -14,7 +14,7 @@ use zoolet_storage::{Identity, MemoryDisk, WalOptions};
 use super::cut::{Cut, CutNet};
 use super::gate::{Gate, gated};
 use super::recorder::{Applied, Recorder};
-use crate::config::StartMode;
+use crate::config::{Autocreate, StartMode};
 use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
@@ -144,6 +144,7 @@ impl Ensemble {
             },
             entropy: Arc::new(RealEntropy),
             start_mode: StartMode::default(),
+            autocreate: Autocreate::default(),
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             timing: self.timing,

@@ -8,7 +8,7 @@ use zoolet_replica::{Boot, ServerId};
 use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
 use super::ensemble::CONNECT_TIMEOUT;
-use crate::config::StartMode;
+use crate::config::{Autocreate, StartMode};
 use crate::entropy::RealEntropy;
 use crate::replication::{
     BatchLimits, ConfiguredMember, JoinError, ReplicationOptions, SnapshotPace, Timing, boot, open,
@@ -66,6 +66,7 @@ fn the_directory_of_another_server_is_refused() {
             wal: WalOptions::default(),
             snapshot_pace: SnapshotPace { commands: 1, log_bytes_max: 0, log_percent: 0 },
             entropy: Arc::new(RealEntropy),
+            autocreate: Autocreate::default(),
             start_mode: StartMode::default(),
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
