@@ -131,10 +131,9 @@ impl Reply {
             Self::Children(names) | Self::ChildrenStat(names, _) => names_bytes(names),
             Self::Multi(results) => results.0.iter().map(MultiResult::bulk_bytes).sum(),
             Self::Acl(acl, _) => acl.iter().map(|entry| 4 + entry.id.encoded_bytes()).sum(),
+            Self::Path(path) | Self::PathStat(path, _) => path.len(),
+            Self::Sync(path) => path.as_ref().map_or(0, String::len),
             Self::Empty
-            | Self::Path(_)
-            | Self::Sync(_)
-            | Self::PathStat(..)
             | Self::Stat(_)
             | Self::Count(_)
             | Self::AddWatch(_)

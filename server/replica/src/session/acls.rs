@@ -4,7 +4,7 @@
 //! A refused ACL is proposed as an empty one. Every release refuses it with `InvalidAcl`, in its
 //! place: after the checks that precede it, and in a multi as the error of its part.
 
-use zoolet_jute::{Acl, Id, MultiOp, Request};
+use zoolet_jute::{Acl, MultiOp, Request};
 
 use crate::state::{is_authenticated, normalized_network};
 use crate::{ConnectionId, Limit, Refused, Replica};
@@ -13,10 +13,14 @@ impl Replica {
     /// Normalizes the ACLs of a write, and empties those that are refused.
     pub(super) fn check_acls(&mut self, connection: ConnectionId, request: &mut Request) {
         let identities = self.identities(connection);
+        let mut proved = None;
         let max = self.options.acl_entries_max;
         let mut is_too_long = false;
         for acl in acls_of(request) {
-            let accepted = if entries_of(acl, &identities) > max {
+            let proved = *proved.get_or_insert_with(|| {
+                identities.iter().filter(|id| is_authenticated(id)).count().max(1)
+            });
+            let accepted = if entries_of(acl, proved) > max {
                 is_too_long = true;
                 false
             } else {
@@ -33,9 +37,8 @@ impl Replica {
 }
 
 /// Returns how many entries an ACL can have once it is stored: an entry of the scheme `auth` becomes
-/// one for each identity that its connection has proved.
-fn entries_of(acl: &[Acl], identities: &[Id]) -> usize {
-    let proved = identities.iter().filter(|id| is_authenticated(id)).count().max(1);
+/// one for each of the `proved` identities of its connection.
+fn entries_of(acl: &[Acl], proved: usize) -> usize {
     let entries = acl.iter().map(|entry| match entry.id.scheme.as_deref() {
         Some("auth") => proved,
         _ => 1,

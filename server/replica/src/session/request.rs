@@ -22,7 +22,7 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 /// How many bytes of a write are looked through in a unit of a step's budget.
 const PROPOSED_BYTES: usize = 1 << 10;
 
-/// Longer replies are not copied.
+/// Longer data and lists are not copied.
 const SHARED_BYTES: usize = 16 << 10;
 
 impl Replica {
@@ -389,21 +389,24 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
-        self.charge(reply_to.connection, bytes);
+        let is_shared = matches!(result, Ok(Reply::Data(..)));
+        let copied = if is_shared { bytes.min(SHARED_BYTES) } else { bytes };
+        self.charge(reply_to.connection, bytes, copied);
         let zxid = self.visible_zxid();
         out.push(Output::Reply { to: reply_to, zxid, result });
     }
 
     pub(crate) fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
-        self.charge(reply_to.connection, body.bytes());
+        let bytes = body.bytes();
+        self.charge(reply_to.connection, bytes, bytes.min(SHARED_BYTES));
         let zxid = self.visible_zxid();
         out.push(Output::ReplyLong { to: reply_to, zxid, body });
     }
 
     /// Counts a reply against what its client may leave unread, and against the step.
-    fn charge(&mut self, connection: ConnectionId, bytes: usize) {
+    fn charge(&mut self, connection: ConnectionId, bytes: usize, copied: usize) {
         // Copying goes at some gigabytes in a second.
-        self.spend(bytes.min(SHARED_BYTES) / 2048);
+        self.spend(copied / 2048);
         if let Some(asking) = self.connections.get_mut(&connection) {
             asking.unread_bytes += bytes + REPLY_BYTES;
         }
