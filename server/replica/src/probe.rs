@@ -1,5 +1,6 @@
-//! A count of elementary work (lookups of names, entries of ACLs, names and parts that are visited),
-//! for tests that hold the cost model against it. Outside of unit tests nothing is counted.
+//! A count of elementary work (lookups of names and watches, entries of ACLs, names, parts and changes
+//! that are visited, connections that are closed), for tests that hold the cost model against it.
+//! Outside of unit tests nothing is counted.
 
 #[cfg(test)]
 use std::cell::Cell;
@@ -9,10 +10,10 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts one piece of work.
+/// Counts pieces of work.
 #[cfg(test)]
-pub(crate) fn count() {
-    COUNT.set(COUNT.get() + 1);
+pub(crate) fn count(pieces: usize) {
+    COUNT.set(COUNT.get() + pieces);
 }
 
 /// Returns the count since the last call.
@@ -23,7 +24,10 @@ pub(crate) fn take() -> usize {
 
 macro_rules! probe {
     () => {
+        probe!(1)
+    };
+    ($pieces:expr) => {
         #[cfg(test)]
-        $crate::probe::count();
+        $crate::probe::count($pieces);
     };
 }

@@ -54,6 +54,8 @@ pub(super) struct Current {
     /// What the audit log receives of it.
     pub(super) audit: Option<Box<AuditDraft>>,
     /// What the history receives with each of its changes.
+    /// What it has changed and nobody has been notified of.
+    changes: std::vec::IntoIter<Change>,
     history: Option<HistoryHead>,
 }
 
@@ -176,7 +178,7 @@ impl Replica {
         };
         let is_done = current.result.is_some();
         let zxid = self.state.pending_zxid();
-        if self.notify_some(zxid, out) {
+        if self.notify_some(zxid, out) || self.note_changes() {
             return true;
         }
         if is_done {
@@ -198,8 +200,8 @@ impl Replica {
         let history = self.options.history;
         let history = history.then(|| HistoryHead::of(stamp, origin.server, &command));
         let step = self.state.begin(stamp, origin, command);
-        let sessions = Vec::new();
-        let current = Current { number, before, sessions, result: None, audit, history };
+        let (changes, sessions) = (Vec::new().into_iter(), Vec::new());
+        let current = Current { number, before, changes, sessions, result: None, audit, history };
         if let Some(applying) = &mut self.applying {
             applying.current = Some(current);
         }
@@ -208,13 +210,24 @@ impl Replica {
 
     /// Notes what a step of the command has done.
     fn took(&mut self, step: Step) {
-        self.spend(3 + 3 * step.work.max(step.changes.len()) + cost::units(step.cost_ns));
+        let work = step.work.max(usize::from(!step.changes.is_empty()));
+        self.spend(3 + 3 * work + cost::units(step.cost_ns));
         let Some(applying) = &mut self.applying else { return };
         let Some(current) = &mut applying.current else { return };
-        current.result = step.done;
+        (current.result, current.changes) = (step.done, step.changes.into_iter());
+        self.note_changes();
+    }
+
+    /// Hands some changes of the command on to the watchers and the history; false if there are
+    /// none left. All changes of a multi come at its end.
+    fn note_changes(&mut self) -> bool {
+        let Some(applying) = &mut self.applying else { return false };
+        let Some(current) = &mut applying.current else { return false };
+        let noted = current.changes.len().min(CHANGES_AT_ONCE);
         let unwatched = self.watches.len() == 0;
         let data_bytes_max = self.options.history_data_bytes_max;
-        for change in step.changes {
+        for change in current.changes.by_ref().take(noted) {
+            probe!();
             if let (Some(audit), Change::Deleted { path, .. }) = (&mut current.audit, &change) {
                 audit.deleted(path);
             }
@@ -243,6 +256,8 @@ impl Replica {
         let Some(connection) = self.rest.next_due() else { return false };
         self.spend(1);
         self.drain(connection, out);
+        self.spend(noted / 2);
+        noted > 0
         true
     }
 
