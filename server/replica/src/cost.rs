@@ -34,6 +34,11 @@ pub(crate) const fn units(ns: usize) -> usize {
     ns / UNIT_NS
 }
 
+/// Returns the cost of finding a path among those that are watched, in nanoseconds.
+pub(crate) const fn of_watch(path: &str) -> usize {
+    path.len() / 2
+}
+
 /// Returns the cost of finding the znode of a path, in nanoseconds.
 pub(crate) fn of_path(path: &str) -> usize {
     let components = path.bytes().filter(|byte| *byte == b'/').count();

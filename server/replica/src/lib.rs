@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zoolet_jute::SessionId;
 
 pub use progress::Garbage;
-use progress::{Applying, Rest, WATCHES_AT_ONCE};
+use progress::{Applying, CLOSE_WORK, Rest};
 use proposals::{OpenProposals, ProposalOwner};
 use session::{Client, Expiry, Reaper, SessionHolders, SilentSessions};
 use state::{Admitted, State};
@@ -310,24 +310,45 @@ impl Replica {
 
     /// Closes a connection, and forgets it.
     fn close(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
-        if self.forget(connection).is_some() {
+        let gone = self.rest.closing.remove(&connection).or_else(|| self.detach(connection));
+        if let Some(gone) = gone {
+            self.clear_away(connection, &gone);
             out.push(Output::Close { connection });
         }
     }
 
-    fn forget(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
-        let gone = self.connections.remove(&connection)?;
-        self.watches.leave(connection);
-        if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
-            self.rest.gone.push_back(connection);
+    /// Closes one of many connections: it is not served any more, and is closed in a later step if
+    /// the budget of this one is used up.
+    fn close_soon(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(gone) = self.detach(connection) else { return };
+        self.rest.closing.insert(connection, gone);
+        if self.budget > 0 {
+            self.close(connection, out);
         }
+    }
+
+    fn forget(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
+        let gone = self.detach(connection)?;
+        self.clear_away(connection, &gone);
+        Some(gone)
+    }
+
+    fn detach(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
+        let gone = self.connections.remove(&connection)?;
         self.rest.due.remove(&connection);
         self.pinging.remove(&connection);
         if self.sessions.get(&gone.session) == Some(&connection) {
             self.sessions.remove(&gone.session);
         }
-        self.note_hang_up(&gone);
         Some(gone)
+    }
+
+    fn clear_away(&mut self, connection: ConnectionId, gone: &Client) {
+        probe!();
+        self.spend(CLOSE_WORK);
+        self.watches.leave(connection);
+        self.remove_watches_of(connection);
+        self.note_hang_up(gone);
     }
 
     /// The session of a connection.

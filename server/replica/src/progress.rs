@@ -7,7 +7,7 @@
 //! seen from outside, and no reply overtakes a notification. The same holds while the state may be
 //! too old to be served.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use zoolet_jute::{ErrorCode, Reply, Zxid};
@@ -15,7 +15,7 @@ use zoolet_jute::{ErrorCode, Reply, Zxid};
 use super::audit::AuditDraft;
 use super::cost;
 use super::history::HistoryHead;
-use super::session::Expiry;
+use super::session::{Client, Expiry};
 use super::state::{Change, State, Step};
 use super::{Command, ConnectionId, Origin, Output, ProposalNumber, Replica, Stamp};
 
@@ -25,8 +25,14 @@ const STEP_WORK: usize = 1000;
 /// How many changes of znodes a long command makes in one go.
 const CHANGES_AT_ONCE: usize = 64;
 
-/// How many watches of a connection that is gone are removed in one go.
-pub(super) const WATCHES_AT_ONCE: usize = 128;
+/// The memory of the watches of a closed connection that are removed at once, in bytes.
+const REMOVED_BYTES: usize = 24 << 10;
+
+/// How many bytes of watches are removed in a unit of a step's budget.
+const REMOVED_BYTES_PER_UNIT: usize = 160;
+
+/// The work of closing a connection, in units of about a microsecond.
+pub(super) const CLOSE_WORK: usize = 3;
 
 /// The rest of a batch that is being applied.
 #[derive(Debug)]
@@ -48,14 +54,14 @@ pub(super) struct Current {
     pub(super) number: ProposalNumber,
     /// The last transaction before it.
     before: Zxid,
+    /// What it has changed and nobody has been notified of.
+    changes: std::vec::IntoIter<Change>,
     /// What has become of sessions.
     pub(super) sessions: Vec<Change>,
     pub(super) result: Option<Result<Reply, ErrorCode>>,
     /// What the audit log receives of it.
     pub(super) audit: Option<Box<AuditDraft>>,
     /// What the history receives with each of its changes.
-    /// What it has changed and nobody has been notified of.
-    changes: std::vec::IntoIter<Change>,
     history: Option<HistoryHead>,
 }
 
@@ -73,6 +79,8 @@ pub(super) struct Rest {
     pub(super) due: BTreeSet<ConnectionId>,
     /// The one of them whose turn it was last: they take turns.
     last: Option<ConnectionId>,
+    /// Those that are to be closed. They are not served any more.
+    pub(super) closing: BTreeMap<ConnectionId, Box<Client>>,
     /// Those that are gone and whose watches are not.
     pub(super) gone: VecDeque<ConnectionId>,
     /// The first part of the sessions that a new leader has not given their timeouts yet.
@@ -96,6 +104,7 @@ impl Replica {
     pub fn has_work(&self) -> bool {
         self.is_applying()
             || (!self.reads_wait() && !self.rest.due.is_empty())
+            || !self.rest.closing.is_empty()
             || !self.rest.gone.is_empty()
             || self.rest.ungranted.is_some()
     }
@@ -142,7 +151,8 @@ impl Replica {
     /// Goes on with what is left, within the budget of the step.
     pub(super) fn go_on(&mut self, out: &mut Vec<Output>) {
         while self.budget > 0 {
-            let went_on = self.catch_up_some(out)
+            let went_on = self.close_next(out)
+                || self.catch_up_some(out)
                 || self.apply_some(out)
                 || self.drain_some(out)
                 || self.forget_some()
@@ -246,6 +256,8 @@ impl Replica {
                 self.history.note((head, &self.state), data_bytes_max, change);
             }
         }
+        self.spend(noted / 2);
+        noted > 0
     }
 
     /// Answers everything whose turn has come, on connections for which that was put off.
@@ -256,17 +268,42 @@ impl Replica {
         let Some(connection) = self.rest.next_due() else { return false };
         self.spend(1);
         self.drain(connection, out);
-        self.spend(noted / 2);
-        noted > 0
         true
     }
 
     fn forget_some(&mut self) -> bool {
-        let Some(connection) = self.rest.gone.front().copied() else { return false };
-        self.spend(WATCHES_AT_ONCE);
-        if self.watches.remove_some(connection, WATCHES_AT_ONCE) {
-            self.rest.gone.pop_front();
+        let Some(connection) = self.rest.gone.pop_front() else { return false };
+        self.remove_watches_of(connection);
+        true
+    }
+
+    /// Removes some watches of a connection that is gone, and leaves the others to
+    /// [`Replica::forget_some`].
+    pub(super) fn remove_watches_of(&mut self, gone: ConnectionId) {
+        if self.budget > 0 {
+            let bytes = self.watches.remove_some(gone, REMOVED_BYTES);
+            self.spend(bytes / REMOVED_BYTES_PER_UNIT);
+            if bytes < REMOVED_BYTES {
+                return;
+            }
         }
+        self.rest.gone.push_front(gone);
+    }
+
+    /// Stops serving all connections but some, and closes them in steps.
+    pub(super) fn close_all_but(&mut self, kept: &BTreeSet<ConnectionId>, out: &mut Vec<Output>) {
+        let connections = &mut self.connections;
+        let others = kept.iter().filter_map(|kept| connections.remove_entry(kept)).collect();
+        self.rest.closing.append(&mut std::mem::replace(connections, others));
+        self.sessions.retain(|_, connection| kept.contains(connection));
+        self.pinging.retain(|connection| kept.contains(connection));
+        self.rest.due.retain(|connection| kept.contains(connection));
+        while self.budget > 0 && self.close_next(out) {}
+    }
+
+    fn close_next(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some((connection, _)) = self.rest.closing.first_key_value() else { return false };
+        self.close(*connection, out);
         true
     }
 }

@@ -176,8 +176,8 @@ impl Replica {
         if boot == self.options.boot {
             return;
         }
-        self.on_lost(self.proposals.last(), out);
         self.close_all(out);
+        self.on_lost(self.proposals.last(), out);
         self.options.boot = boot;
         self.session_next = first_session(&self.options);
         self.read_only_from = self.session_next;
@@ -191,14 +191,14 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         match waiting {
-            ProposalOwner::Connection(connection) => self.close(connection, out),
+            ProposalOwner::Connection(connection) => self.close_soon(connection, out),
             ProposalOwner::Resume { connection, session } => {
-                self.close(connection, out);
+                self.close_soon(connection, out);
                 // The old connection was silenced for this one.
                 if let Some(old) = self.sessions.get(&session).copied()
                     && self.connections.get(&old).is_some_and(|old| old.ignores_input)
                 {
-                    self.close(old, out);
+                    self.close_soon(old, out);
                 }
             }
             ProposalOwner::Expiry(session) => self.expiry.note_loss(session, number),

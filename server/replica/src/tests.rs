@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Acl, AuthPacket, ConnectRequest, CreateRequest, Id, MultiOp, MultiReadOp, Parts, PathRequest,
-    PathVersionRequest, PathWatchRequest, Request, SessionId, SetDataRequest, SetWatchesRequest,
-    Xid, Zxid, perms,
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, CreateRequest, Id, MultiOp,
+    MultiReadOp, Parts, PathRequest, PathVersionRequest, PathWatchRequest, Request, SessionId,
+    SetDataRequest, SetWatchesRequest, WatcherType, WatchesRequest, Xid, Zxid, perms,
 };
 
 use super::*;
@@ -20,6 +20,9 @@ use super::*;
 const UNITS_MAX: u64 = 4000;
 const PROBES_MAX: usize = 30_000;
 
+/// The most outputs of a step.
+const OUTPUTS_MAX: usize = 1000;
+
 /// A server that leads alone, and whose every step is measured.
 struct Measured {
     replica: Replica,
@@ -27,6 +30,8 @@ struct Measured {
     now_ms: u64,
     connections: u64,
     replies: usize,
+    events: usize,
+    closed: usize,
     steps: usize,
     probes: usize,
 }
@@ -35,8 +40,17 @@ impl Measured {
     fn new() -> Self {
         let replica = Replica::new(Options::new(ServerId(1), Boot(1)), State::new());
         let (proposed, now_ms) = (Vec::new(), 0);
-        let (connections, replies, steps, probes) = (0, 0, 0, 0);
-        let mut server = Self { replica, proposed, now_ms, connections, replies, steps, probes };
+        let mut server = Self {
+            replica,
+            proposed,
+            now_ms,
+            connections: 0,
+            replies: 0,
+            events: 0,
+            closed: 0,
+            steps: 0,
+            probes: 0,
+        };
         server.step(Input::Lease { until_ms: u64::MAX });
         server.step(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         server
@@ -51,12 +65,15 @@ impl Measured {
         let (units, probes) = (self.replica.work_done() - before, probe::take());
         assert!(units <= UNITS_MAX, "{units} units in the step {named}");
         assert!(probes <= PROBES_MAX, "{probes} pieces of work in the step {named}");
+        assert!(out.len() <= OUTPUTS_MAX, "{} outputs of the step {named}", out.len());
         self.steps += 1;
         self.probes += probes;
         for output in out {
             match output {
                 Output::Propose(command) => self.proposed.push(command),
                 Output::Reply { .. } | Output::ReplyLong { .. } => self.replies += 1,
+                Output::Notify { .. } => self.events += 1,
+                Output::Close { .. } => self.closed += 1,
                 Output::AwaitRoom { connection } => {
                     self.step(Input::Room { connection, unwritten_bytes: 0 });
                 }
@@ -276,6 +293,99 @@ fn no_step_is_long_for_any_watcher() {
         server.ask(watcher, Request::GetData(watch));
     }
     server.ask(client, set("/acl"));
+}
+
+fn add_watch(path: &str, mode: AddWatchMode) -> Request {
+    Request::AddWatch(AddWatchRequest { path: path.to_owned(), mode })
+}
+
+/// Requests that add, check and remove watches cost nothing, however long their paths were, and the
+/// watches of a closed connection were removed by their number. Requests for watches on paths of a
+/// megabyte cost a leader its lead.
+#[test]
+fn no_step_is_long_however_long_watched_paths_are() {
+    const WATCHES: usize = 200;
+    let (mut server, client, _) = world();
+    let path = |number| format!("/{number}{}", "p".repeat(64 << 10));
+    let (before, add) = (server.replies, |path: &str| add_watch(path, AddWatchMode::Persistent));
+    server.send(client, set("/acl"));
+    for path in (0..WATCHES).map(path) {
+        server.send(client, add(&path));
+        let watches = WatchesRequest { path, watcher_type: WatcherType::Any };
+        server.send(client, Request::CheckWatches(watches.clone()));
+        server.send(client, Request::RemoveWatches(watches));
+    }
+    server.commit();
+    assert_eq!((server.replies, server.replica.watches.len()), (before + 1 + 3 * WATCHES, 0));
+    for path in (0..WATCHES).map(path) {
+        server.ask(client, add(&path));
+    }
+    server.step(Input::Disconnect { connection: client });
+    server.settle();
+    assert_eq!(server.replica.watches.len(), 0);
+}
+
+/// A server that lost its leader, or was removed, closed all its connections in one step, and
+/// removed more than a hundred watches of each.
+#[test]
+fn no_step_is_long_when_all_connections_are_closed() {
+    const CONNECTIONS: usize = 2000;
+    const WATCHES: usize = 20;
+    let mut server = Measured::new();
+    let mut last = ConnectionId(0);
+    for _ in 0..CONNECTIONS {
+        last = server.connect();
+        for number in 0..WATCHES {
+            server.ask(last, add_watch(&format!("/{number}"), AddWatchMode::Persistent));
+        }
+    }
+    server.step(Input::Role { role: Role::Looking, term: None });
+    let (steps, replies) = (server.steps, server.replies);
+    server.step(Input::Removed);
+    assert!(server.closed < CONNECTIONS, "all are closed in one step");
+    server.send(last, Request::GetData(get("/")));
+    server.settle();
+    assert!(server.steps > steps + 40, "{} steps", server.steps - steps);
+    assert_eq!((server.closed, server.replies), (CONNECTIONS, replies));
+    assert_eq!(server.replica.watches.len(), 0);
+    server.replica.check();
+}
+
+/// The connections of all commands that are lost were closed in one step.
+#[test]
+fn no_step_is_long_when_proposals_are_lost() {
+    const CONNECTIONS: usize = 2000;
+    let mut server = Measured::new();
+    for _ in 0..CONNECTIONS {
+        let client = server.connect();
+        server.ask(client, add_watch("/", AddWatchMode::Persistent));
+    }
+    for number in 1..=server.connections {
+        server.send(ConnectionId(number), set("/"));
+    }
+    let through = server.replica.last_proposed();
+    server.step(Input::Lost { through });
+    assert!(server.closed < CONNECTIONS, "all are closed in one step");
+    server.settle();
+    assert_eq!((server.closed, server.replica.watches.len()), (CONNECTIONS, 0));
+    server.replica.check();
+}
+
+/// The changes of a multi were handed on to its watchers in its last step, all at once.
+#[test]
+fn no_step_is_long_for_the_watchers_of_a_multi() {
+    const PARTS: usize = 5000;
+    const WATCHERS: usize = 100;
+    let mut server = Measured::new();
+    let client = server.connect();
+    server.create(client, "/w", Acl::open());
+    for _ in 0..WATCHERS {
+        let watcher = server.connect();
+        server.ask(watcher, add_watch("/", AddWatchMode::PersistentRecursive));
+    }
+    let Request::SetData(part) = set("/w") else { return };
+    server.ask(client, Request::Multi(Parts(vec![MultiOp::SetData(part); PARTS])));
+    assert_eq!(server.events, WATCHERS * PARTS);
 }
 
 /// Clients whose long reads are under way take turns.

@@ -224,7 +224,7 @@ impl Replica {
 
     pub(crate) fn on_sync_lost(&mut self, through: u64, out: &mut Vec<Output>) {
         while let Some(connection) = self.pop_sync(through) {
-            self.close(connection, out);
+            self.close_soon(connection, out);
         }
     }
 
@@ -270,7 +270,7 @@ impl Replica {
             .map(|(_, connection)| *connection)
             .collect();
         for connection in lost {
-            self.close(connection, out);
+            self.close_soon(connection, out);
         }
         self.begin_serving();
         self.jump = Some(Jump::new(before, &self.watches));

@@ -76,12 +76,10 @@ impl Replica {
         if self.role != Role::Looking || !std::mem::take(&mut self.serving) {
             return;
         }
-        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
-            if self.reconfigs.values().any(|waiting| *waiting == connection) {
-                self.ignore_input(connection);
-            } else {
-                self.close(connection, out);
-            }
+        let waiting = self.reconfigs.values().copied().collect();
+        self.close_all_but(&waiting, out);
+        for connection in waiting {
+            self.ignore_input(connection);
         }
     }
 

@@ -6,6 +6,7 @@
 //! sessions, so none of them is ever another session's. When a leader is known again all of them
 //! end, and the clients come back for a session that counts.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Id, Reply, Request, SessionId};
@@ -102,13 +103,11 @@ impl Replica {
         };
         let silent = self.connections.iter().filter(|(_, known)| is_silent(known));
         for connection in silent.map(|(connection, _)| *connection).collect::<Vec<_>>() {
-            self.close(connection, out);
+            self.close_soon(connection, out);
         }
     }
 
     pub(crate) fn close_all(&mut self, out: &mut Vec<Output>) {
-        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.close(connection, out);
-        }
+        self.close_all_but(&BTreeSet::new(), out);
     }
 }

@@ -15,8 +15,14 @@ use crate::session::{ReplyTo, RequestState};
 use crate::state::{PartsLeft, ReadReply, State};
 use crate::{ConnectionId, Output, Replica};
 
-/// How many watches of a connection are looked up in one go behind a snapshot.
-const CATCH_UP_AT_ONCE: usize = 500;
+/// The memory of a connection's watches that are looked up at once after a snapshot, in bytes.
+const CATCH_UP_BYTES: usize = 64 << 10;
+
+/// How many bytes of watches are looked up in a unit of a step's budget.
+const LOOKED_UP_BYTES: usize = 512;
+
+/// How often the path of a watch is looked up when it is removed.
+const REMOVE_LOOKUPS: usize = 3;
 
 /// The work of each watch of a setWatches, in units of about a microsecond.
 const SET_WATCH_WORK: usize = 2;
@@ -82,10 +88,11 @@ impl Replica {
     }
 
     pub(crate) fn check_watches(
-        &self,
+        &mut self,
         connection: ConnectionId,
         body: &WatchesRequest,
     ) -> Result<Reply, ErrorCode> {
+        self.spend(cost::units(cost::of_watch(&body.path)));
         let modes = Modes::of(body.watcher_type);
         let found = self.watches.contains(connection, &body.path, modes);
         if found { Ok(Reply::Empty) } else { Err(ErrorCode::NoWatcher) }
@@ -96,6 +103,7 @@ impl Replica {
         connection: ConnectionId,
         body: &WatchesRequest,
     ) -> Result<Reply, ErrorCode> {
+        self.spend(cost::units(REMOVE_LOOKUPS * cost::of_watch(&body.path)));
         let modes = Modes::of(body.watcher_type);
         let found = self.watches.remove(connection, &body.path, modes);
         if found { Ok(Reply::Empty) } else { Err(ErrorCode::NoWatcher) }
@@ -117,7 +125,7 @@ impl Replica {
             let Some((path, kind)) = left.next() else {
                 return self.reply(reply_to, Ok(Reply::Empty), out);
             };
-            self.spend(SET_WATCH_WORK + cost::units(2 * cost::of_path(&path)));
+            self.spend(SET_WATCH_WORK + cost::units(cost::of_path(&path)));
             let missed = kind.missed(&self.state, &path, left.since());
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
                 if !self.make_room_for(connection, &path, out) {
@@ -162,17 +170,17 @@ impl Replica {
                 self.garbage.state = Some(jump.before);
                 return true;
             };
-            let some = self.watches.some_of(connection, jump.after.as_deref(), CATCH_UP_AT_ONCE);
-            self.spend(some.len() / 4);
+            let some = self.watches.some_of(connection, jump.after.as_deref(), CATCH_UP_BYTES);
+            let bytes: usize = some.iter().map(|(path, _)| WatchTable::bytes_of(path)).sum();
+            self.spend(bytes / LOOKED_UP_BYTES);
             let lasting = Modes::PERSISTENT.with(Modes::RECURSIVE);
             if some.iter().any(|(_, modes)| modes.intersects(lasting)) {
                 (jump.at, jump.after) = (None, None);
                 self.close(connection, out);
                 continue;
             }
-            let is_last = some.len() < CATCH_UP_AT_ONCE;
-            jump.at = (!is_last).then_some(connection);
-            jump.after = some.last().filter(|_| !is_last).map(|(path, _)| Arc::clone(path));
+            jump.after = some.last().map(|(path, _)| Arc::clone(path));
+            jump.at = jump.after.as_ref().map(|_| connection);
             jump.watches =
                 some.into_iter().map(|(path, modes)| (connection, path, modes)).collect();
             jump.watches.reverse();

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use super::WatchTable;
 use super::shares::Share;
+use crate::cost;
 use crate::network::network_of;
 use crate::{ConnectionId, Limit, Output, Refused, Replica};
 
@@ -16,7 +17,7 @@ const LARGER: usize = 2;
 
 impl Replica {
     /// Returns whether a connection may watch this path as well, and closes the largest one if that
-    /// is necessary and fair. A path need not exist to be watched, and can be as long as a frame,
+    /// is necessary and fair. Charges the search for the path, and for its place. A path need not exist to be watched, and can be as long as a frame,
     /// so watches are limited by their memory, too.
     pub(super) fn make_room_for(
         &mut self,
@@ -24,6 +25,7 @@ impl Replica {
         path: &str,
         out: &mut Vec<Output>,
     ) -> bool {
+        self.spend(cost::units(cost::of_watch(path)));
         if !self.watches.modes(connection, path).is_empty() {
             return true;
         }

@@ -97,6 +97,7 @@ impl Replica {
             self.spend(1 + targets.len() / 256 + cost::units(cost::of_path(&event.path)));
             (event, targets.into_iter())
         };
+        let target_work = 1 + cost::units(cost::of_watch(&event.path));
         let skip_acl = self.options.policy.skip_acl;
         // One for all watchers: a path may be as long as a frame.
         let notice = Arc::new(WatcherEvent {
@@ -107,7 +108,7 @@ impl Replica {
         while self.budget > 0
             && let Some(connection) = targets.next()
         {
-            self.spend(1);
+            self.spend(target_work);
             self.watches.consume(connection, &event.path, event.trigger);
             let Some(watching) = self.connections.get(&connection) else { continue };
             // A client that may not read is not notified; a one-shot watch is used up all the same (§8.7).

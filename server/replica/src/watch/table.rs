@@ -89,6 +89,7 @@ impl WatchTable {
 
     /// How a connection watches exactly this path.
     pub(crate) fn modes(&self, connection: ConnectionId, path: &str) -> Modes {
+        probe!(1 + path.len() / 128);
         self.paths.get(path).map_or(Modes::default(), |watchers| watchers.modes(connection))
     }
 
@@ -114,16 +115,17 @@ impl WatchTable {
         true
     }
 
-    /// Removes watches of a connection, `max` at most; true once it has none.
-    pub(crate) fn remove_some(&mut self, connection: ConnectionId, max: usize) -> bool {
-        let watched = self.connections.get(&connection);
-        let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
-        let paths: Vec<_> = watched
-            .map_or_else(Vec::new, |watched| watched.behind(None).take(max).cloned().collect());
+    /// Removes watches of a connection of about `bytes_max` bytes, and returns their bytes; 0 once it
+    /// has none.
+    pub(crate) fn remove_some(&mut self, connection: ConnectionId, bytes_max: usize) -> usize {
+        if planted!("watches-of-the-gone-stay") {
+            return 0;
+        }
+        let paths = self.paths_of(connection, None, bytes_max);
         for path in &paths {
             self.remove(connection, path, Modes::of(zoolet_jute::WatcherType::Any));
         }
-        paths.len() < max
+        paths.iter().map(|path| Self::bytes_of(path)).sum()
     }
 
     /// The connections that a change at a path notifies, in their order and each once. Those at the
@@ -156,16 +158,38 @@ impl WatchTable {
         }
     }
 
-    /// The next paths behind `after` that a connection watches, and how.
+    /// Returns the next paths behind `after` that a connection watches, and how: watches of about
+    /// `bytes_max` bytes, and none at the end.
     pub(crate) fn some_of(
         &self,
         connection: ConnectionId,
         after: Option<&str>,
-        max: usize,
+        bytes_max: usize,
     ) -> Vec<(Arc<str>, Modes)> {
-        let Some(watched) = self.connections.get(&connection) else { return Vec::new() };
-        let paths = watched.behind(after).take(max);
-        paths.map(|path| (Arc::clone(path), self.modes(connection, path))).collect()
+        let paths = self.paths_of(connection, after, bytes_max).into_iter();
+        let with_modes = paths.map(|path| {
+            let modes = self.modes(connection, &path);
+            (path, modes)
+        });
+        with_modes.collect()
+    }
+
+    /// Returns the next paths behind `after` that a connection watches, until their watches have
+    /// `bytes_max` bytes.
+    fn paths_of(
+        &self,
+        connection: ConnectionId,
+        after: Option<&str>,
+        bytes_max: usize,
+    ) -> Vec<Arc<str>> {
+        let mut bytes = 0;
+        let watched = self.connections.get(&connection).into_iter();
+        let paths = watched.flat_map(|watched| watched.behind(after)).take_while(|path| {
+            let is_taken = bytes < bytes_max;
+            bytes += Self::bytes_of(path);
+            is_taken
+        });
+        paths.cloned().collect()
     }
 
     /// All connections that watch anything.
