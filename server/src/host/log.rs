@@ -1,12 +1,18 @@
 //! The entries of the log on their way into the replica, and its state on the way to and from
 //! snapshots.
 
+use std::iter::Peekable;
+use std::vec;
+
 use bytes::Bytes;
 use tokio::task::yield_now;
 use zoolet_replica::state::{Admitted, SnapshotView, State};
 use zoolet_replica::{DecodedEntry, Input, Term};
 
 use super::{Host, Turn};
+
+/// The entries that are decoded at a time have about so many bytes, or are one.
+const DECODED_BYTES: usize = 64 << 10;
 
 impl Host {
     /// Applies the next entries of the log, each with the term of its leader. Yields to other tasks
@@ -16,7 +22,7 @@ impl Host {
         &self,
         entries: impl IntoIterator<Item = (Term, Bytes)>,
     ) -> Admitted {
-        let mut entries = decoded(entries);
+        let mut entries = Entries::new(entries);
         loop {
             if let Some(admitted) = self.commit_some(&mut entries) {
                 return admitted;
@@ -27,7 +33,7 @@ impl Host {
 
     /// Does the same without a yield: only other threads get the lock meanwhile.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (Term, Bytes)>) -> Admitted {
-        let mut entries = decoded(entries);
+        let mut entries = Entries::new(entries);
         loop {
             if let Some(admitted) = self.commit_some(&mut entries) {
                 return admitted;
@@ -35,9 +41,23 @@ impl Host {
         }
     }
 
-    /// Applies entries in one hold of the lock. Returns how far this server's commands are admitted if
-    /// all are applied, and `None` if the log's turn is over before.
-    fn commit_some(
+    /// Applies entries until the log's turn is over. Returns how far this server's commands are admitted
+    /// if all are applied, and `None` if the turn is over before.
+    fn commit_some<I: Iterator<Item = (Term, Bytes)>>(
+        &self,
+        entries: &mut Entries<I>,
+    ) -> Option<Admitted> {
+        loop {
+            entries.decode_some();
+            let admitted = self.commit_decoded(&mut entries.decoded)?;
+            if entries.encoded.peek().is_none() {
+                return Some(admitted);
+            }
+        }
+    }
+
+    /// Does the same with the entries that are decoded, in one hold of the lock.
+    fn commit_decoded(
         &self,
         entries: &mut impl Iterator<Item = (Term, DecodedEntry)>,
     ) -> Option<Admitted> {
@@ -83,10 +103,29 @@ impl Host {
     }
 }
 
-/// Decodes entries, before the lock is taken.
-fn decoded(
-    entries: impl IntoIterator<Item = (Term, Bytes)>,
-) -> impl Iterator<Item = (Term, DecodedEntry)> {
-    let decode = |(term, batch)| (term, DecodedEntry::decode(batch));
-    entries.into_iter().map(decode).collect::<Vec<_>>().into_iter()
+/// Entries of the log. They are decoded before the lock is taken, some at a time.
+struct Entries<I: Iterator> {
+    encoded: Peekable<I>,
+    decoded: vec::IntoIter<(Term, DecodedEntry)>,
+}
+
+impl<I: Iterator<Item = (Term, Bytes)>> Entries<I> {
+    fn new(entries: impl IntoIterator<IntoIter = I>) -> Self {
+        Self { encoded: entries.into_iter().peekable(), decoded: Vec::new().into_iter() }
+    }
+
+    /// Decodes the next entries, unless some are decoded. The replica charges their bytes.
+    fn decode_some(&mut self) {
+        if self.decoded.len() > 0 {
+            return;
+        }
+        let (mut decoded, mut bytes) = (Vec::new(), 0);
+        while bytes < DECODED_BYTES
+            && let Some((term, batch)) = self.encoded.next()
+        {
+            bytes += batch.len();
+            decoded.push((term, DecodedEntry::decode(batch)));
+        }
+        self.decoded = decoded.into_iter();
+    }
 }

@@ -2,7 +2,7 @@
 //! that a slow machine changes nothing.
 
 use tokio::task::yield_now;
-use zoolet_jute::{Acl, MultiReadOp, Parts};
+use zoolet_jute::{Acl, MultiReadOp, Parts, SetDataRequest};
 use zoolet_replica::{Op, Policy, ProposalNumber};
 
 use super::*;
@@ -53,6 +53,39 @@ async fn the_log_yields_to_other_tasks() {
     let longest = other.longest().await;
     assert!(all > 40 * Turn::WORK, "{all} units of work need no turns");
     assert!(longest < WORK_MAX, "{longest} units of work between two turns of another task");
+}
+
+/// All entries that were committed together, of a megabyte each perhaps, were decoded before the first
+/// turn.
+#[tokio::test]
+async fn the_log_yields_between_the_entries_that_it_decodes() {
+    const ENTRIES: u64 = 64;
+    let bench = Bench::new();
+    let other = OtherTask::spawn(&bench.host);
+    let batch = |number| {
+        let op = Op::Write(Request::SetData(SetDataRequest {
+            path: "/".to_owned(),
+            data: Some(Bytes::from(vec![0; 1 << 20])),
+            version: -1,
+        }));
+        let command = Command {
+            number: ProposalNumber(number),
+            session: SessionId(7),
+            attachment: ProposalNumber::NONE,
+            cxid: Xid(0),
+            policy: Policy::default(),
+            identities: Arc::from([]),
+            op,
+        };
+        let origin = Origin { server: ServerId(2), boot: Boot(1), stream: 1 };
+        (Term(1), Batch { origin, now_ms: 0, commands: vec![command] }.encode())
+    };
+    let entries: Vec<_> = (1..=ENTRIES).map(batch).collect();
+    let mut turns = Vec::new();
+    bench.host.commit_in_turns(entries.into_iter().inspect(|_| turns.push(other.turns()))).await;
+    turns.dedup();
+    let turns = turns.len() as u64;
+    assert!(turns >= ENTRIES - 1, "{ENTRIES} entries are decoded in {turns} turns");
 }
 
 #[tokio::test]
