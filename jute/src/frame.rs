@@ -11,13 +11,6 @@ pub const LENGTH_BYTES: usize = 4;
 /// The longest frame that a server accepts by default, `jute.maxbuffer` (protocol §1.3), in bytes.
 pub const FRAME_BYTES_MAX_DEFAULT: usize = 0xf_ffff;
 
-/// Returns the length that the frame at the front of `buffer` announces; `None` if it is not there yet, or
-/// is negative.
-pub fn length(buffer: &[u8]) -> Option<usize> {
-    let head = buffer.first_chunk::<LENGTH_BYTES>()?;
-    usize::try_from(i32::from_be_bytes(*head)).ok()
-}
-
 /// Takes one whole frame off the front of `buffer`; `Ok(None)` means that more bytes must come.
 ///
 /// The length is judged before anything is allocated for it.

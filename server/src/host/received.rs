@@ -32,6 +32,8 @@ impl Received {
     pub fn decode(mut payload: Bytes, since_ms: u64) -> Result<Self, DecodeError> {
         let bytes = payload.len();
         let is_large = bytes > LARGE_BYTES_MIN;
+        #[cfg(test)]
+        testing::DECODED.set(testing::decoded_bytes() + bytes as u64);
         let header = RequestHeader::decode(&mut payload, "header")?;
         let op = OpCode::from_i32(header.op);
         let request = match op {
@@ -112,6 +114,21 @@ fn for_clients(op: OpCode) -> bool {
         | OpCode::AddWatch
         | OpCode::WhoAmI
         | OpCode::CloseSession => true,
+    }
+}
+
+/// A count for tests of turns.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static DECODED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Returns the bytes of the requests that were decoded on this thread.
+    pub(crate) fn decoded_bytes() -> u64 {
+        DECODED.get()
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::{JoinHandle, yield_now};
 
 use super::Host;
+pub(crate) use super::received::testing::decoded_bytes;
 
 /// A task of the same thread, which runs as often as it can.
 pub(crate) struct OtherTask {
     turns: Arc<AtomicU64>,
-    /// The most work between two of its turns.
+    /// The most work between two of its turns, or the most of whatever is counted.
     longest: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -18,13 +19,17 @@ pub(crate) struct OtherTask {
 impl OtherTask {
     pub(crate) fn spawn(host: &Arc<Host>) -> Self {
         let host = Arc::clone(host);
+        Self::counting(move || host.work_done())
+    }
+
+    pub(crate) fn counting(count: impl Fn() -> u64 + Send + 'static) -> Self {
         let (turns, longest) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
         let (counted, longest_so_far) = (Arc::clone(&turns), Arc::clone(&longest));
         let task = tokio::spawn(async move {
-            let mut before = host.work_done();
+            let mut before = count();
             loop {
                 yield_now().await;
-                let now = host.work_done();
+                let now = count();
                 longest_so_far.fetch_max(now - before, Ordering::Relaxed);
                 counted.fetch_add(1, Ordering::Relaxed);
                 before = now;
@@ -37,7 +42,7 @@ impl OtherTask {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// Returns the most work between two of its turns, up to now.
+    /// Returns the most that was counted between two of its turns, up to now.
     pub(crate) async fn longest(self) -> u64 {
         let before = self.turns();
         while self.turns() == before {

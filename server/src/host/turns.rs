@@ -28,12 +28,18 @@ impl Turn {
     /// The budget, in units of about a microsecond.
     pub(crate) const WORK: u64 = 1000;
 
-    /// The work of a request in such units, in addition to the charges of the replica.
-    pub(super) const REQUEST: u64 = 4;
+    /// The work of a request in such units, in addition to its decoding and the charges of the replica.
+    pub(super) const REQUEST: u64 = 3;
 
     /// Returns the work that is left.
     pub(super) fn left(&self) -> u64 {
         self.left
+    }
+
+    /// Returns whether there is enough left for work that cannot be divided. A whole turn is enough for
+    /// any.
+    pub(crate) fn covers(&self, work: u64) -> bool {
+        work <= self.left || self.left == Self::WORK
     }
 
     /// Charges work.

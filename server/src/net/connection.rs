@@ -37,6 +37,11 @@ use crate::transport::Stream;
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
+/// How many bytes are read, and decoded, in a unit of a turn. Short parts of a multi, and short paths
+/// of a setWatches, take longest.
+const READ_BYTES_PER_UNIT: u64 = 2 << 10;
+const DECODED_BYTES_PER_UNIT: u64 = 256;
+
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
 
@@ -74,6 +79,8 @@ pub(super) struct Connection {
     /// Whether the stream may hold on to what was written.
     is_unflushed: bool,
     read_at: Instant,
+    /// The same on the host's clock.
+    read_ms: u64,
     wrote_at: Instant,
     drain: Drain,
 }
@@ -105,6 +112,7 @@ impl Connection {
         context: Arc<PortContext>,
     ) -> Self {
         let now = Instant::now();
+        let read_ms = context.host.now().mono_ms;
         Self {
             stream: opened.stream,
             peer,
@@ -123,6 +131,7 @@ impl Connection {
             outgoing: Outgoing::default(),
             is_unflushed: false,
             read_at: now,
+            read_ms,
             wrote_at: now,
             drain: Drain::default(),
         }
@@ -163,6 +172,8 @@ impl Connection {
                 }
                 return Err(error);
             }
+            let may_take_next = self.received.is_empty() && self.large_wanted.is_none();
+            has_more |= may_take_next && self.next_frame().is_some();
             let event =
                 poll_fn(|context| self.poll_event(context, has_more, deadline.as_mut())).await?;
             match event {
@@ -200,26 +211,28 @@ impl Connection {
         }
     }
 
-    /// Decodes every whole frame that has come in since the handshake was answered. Before that a
-    /// bad one would end the connection without the answer.
+    /// Decodes the whole frames that have come in since the handshake was answered, as many as the turn
+    /// covers, once all before them are taken. Before the answer a bad one would end the connection
+    /// without it.
     fn split_frames(&mut self) -> Result<(), ConnectionError> {
         self.is_accepted = self.is_accepted || self.outbox.accepted().is_some();
-        if !self.is_accepted {
+        if !self.received.is_empty() {
             return Ok(());
         }
-        if self.incoming.len() < frame::LENGTH_BYTES {
-            return Ok(());
-        }
-        let since_ms = self.context.host.now().mono_ms;
-        let frame_bytes_max = self.context.options.frame_bytes_max;
-        while self.may_take_next(frame_bytes_max)
-            && let Some(payload) = self.split_frame(frame_bytes_max)?
+        while self.may_take_next()
+            && let Some(bytes) = self.next_frame()
         {
+            let work = 1 + bytes as u64 / DECODED_BYTES_PER_UNIT;
+            if !self.turn.covers(work) {
+                break;
+            }
+            let Some(payload) = self.split_frame()? else { break };
+            self.turn.spend(work);
             if self.received.is_empty() {
                 // Most clients wait for each reply.
                 self.received.reserve_exact(1);
             }
-            let mut received = Received::decode(payload, since_ms)?;
+            let mut received = Received::decode(payload, self.read_ms)?;
             if let Some(granted) = self.large.take() {
                 self.outbox.begin_large(granted);
             }
@@ -234,9 +247,11 @@ impl Connection {
 
     /// Returns whether the next frame may be taken, or read up to its end: a large one needs a grant,
     /// which is asked for here.
-    fn may_take_next(&mut self, frame_bytes_max: usize) -> bool {
-        let bytes = frame::length(&self.incoming).filter(|bytes| *bytes <= frame_bytes_max);
-        let Some(bytes) = bytes.filter(|bytes| *bytes > LARGE_BYTES_MIN) else { return true };
+    fn may_take_next(&mut self) -> bool {
+        let large = LARGE_BYTES_MIN + 1..=self.context.options.frame_bytes_max;
+        let Some(bytes) = self.announced().filter(|bytes| large.contains(bytes)) else {
+            return true;
+        };
         if self.large.is_none() && self.large_wanted.is_none() {
             let mut wanted = self.context.large.ask(self.peer.ip(), bytes);
             match wanted.try_recv() {
@@ -247,8 +262,22 @@ impl Connection {
         self.large.is_some()
     }
 
+    /// Returns the length that the next frame announces. A negative one is returned as a huge one.
+    fn announced(&self) -> Option<usize> {
+        let head = self.incoming.first_chunk().filter(|_| self.is_accepted)?;
+        Some(u32::from_be_bytes(*head) as usize)
+    }
+
+    /// Returns the length of the next frame to decode, if it has come whole or is refused for it.
+    fn next_frame(&self) -> Option<usize> {
+        let bytes = self.announced()?;
+        let is_whole = self.incoming.len() - frame::LENGTH_BYTES >= bytes;
+        (is_whole || bytes > self.context.options.frame_bytes_max).then_some(bytes)
+    }
+
     /// Takes the next whole frame; one that is too long is named with its session.
-    fn split_frame(&mut self, frame_bytes_max: usize) -> Result<Option<Bytes>, ConnectionError> {
+    fn split_frame(&mut self) -> Result<Option<Bytes>, ConnectionError> {
+        let frame_bytes_max = self.context.options.frame_bytes_max;
         frame::split(&mut self.incoming, frame_bytes_max).map_err(|error| {
             match (error, self.outbox.accepted()) {
                 (DecodeError::TooLong { length: bytes, max: bytes_max, .. }, Some(accepted)) => {
@@ -285,6 +314,9 @@ impl Connection {
     /// Busy connections read more at once; those that are not any more give the room back.
     fn note_read(&mut self, bytes: usize) {
         self.read_at = Instant::now();
+        self.read_ms = self.context.host.now().mono_ms;
+        // At least one: a long frame is decoded in a turn that has just begun.
+        self.turn.spend(1 + bytes as u64 / READ_BYTES_PER_UNIT);
         self.read_bytes = if bytes >= self.read_bytes {
             (self.read_bytes * 2).min(READ_BYTES_MAX)
         } else if bytes < self.read_bytes / 8 {

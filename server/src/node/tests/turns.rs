@@ -6,14 +6,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use zoolet_jute::{
-    ConnectRequest, Encode, OpCode, PathWatchRequest, RequestHeader, SessionId, SetWatchesRequest,
-    Xid, Zxid, frame,
+    ConnectRequest, Encode, MultiOp, OpCode, Parts, PathVersionRequest, PathWatchRequest,
+    RequestHeader, SessionId, SetWatchesRequest, Xid, Zxid, frame,
 };
 
 use super::*;
 use crate::config::Words;
 use crate::host::Turn;
-use crate::host::testing::OtherTask;
+use crate::host::testing::{OtherTask, decoded_bytes};
 
 fn frame_of(xid: i32, op: OpCode, body: &impl Encode) -> Bytes {
     let mut out = BytesMut::new();
@@ -53,6 +53,30 @@ async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     payload
 }
 
+/// Has each client send a request so many times, and waits for the replies.
+async fn send_all(clients: Vec<TcpStream>, request: &Bytes, requests: usize) {
+    let asking = clients.into_iter().map(|stream| {
+        let request = request.clone();
+        let (mut reader, mut writer) = stream.into_split();
+        tokio::spawn(async move {
+            let writing = async {
+                for _ in 0..requests {
+                    writer.write_all(&request).await.unwrap();
+                }
+            };
+            let reading = async {
+                for _ in 0..requests {
+                    read_frame(&mut reader).await;
+                }
+            };
+            tokio::join!(writing, reading);
+        })
+    });
+    for client in asking.collect::<Vec<_>>() {
+        timeout(PATIENCE, client).await.expect("no replies").unwrap();
+    }
+}
+
 /// A connection worked through everything that its socket had, and through all of its requests of one
 /// read in one hold. Heartbeats, timers and other clients waited for seconds.
 #[tokio::test]
@@ -69,31 +93,41 @@ async fn connections_yield_to_other_tasks() {
     let request = frame_of(1, OpCode::Exists, &body);
     let host = host_of(&ensemble);
     let (other, before) = (OtherTask::spawn(&host), host.work_done());
-    let asking = clients.into_iter().map(|stream| {
-        let request = request.clone();
-        let (mut reader, mut writer) = stream.into_split();
-        tokio::spawn(async move {
-            let writing = async {
-                for _ in 0..REQUESTS {
-                    writer.write_all(&request).await.unwrap();
-                }
-            };
-            let reading = async {
-                for _ in 0..REQUESTS {
-                    read_frame(&mut reader).await;
-                }
-            };
-            tokio::join!(writing, reading);
-        })
-    });
-    for client in asking.collect::<Vec<_>>() {
-        timeout(PATIENCE, client).await.expect("no replies").unwrap();
-    }
+    send_all(clients, &request, REQUESTS).await;
     let (all, longest) = (host.work_done() - before, other.longest().await);
     assert!(all > 300 * Turn::WORK, "{all} units of work need no turns");
     // Several connections may have their first hold of a read at the same time.
     let work_max = 3 * CLIENTS as u64 * Turn::WORK;
     assert!(longest < work_max, "{longest} units of work between two turns of another task");
+}
+
+/// Each whole frame of a read was decoded at once, and none of that was charged: a refused request of a
+/// megabyte cost as much as a ping.
+#[tokio::test]
+async fn connections_yield_while_they_decode() {
+    const CLIENTS: usize = 5;
+    const REQUESTS: usize = 20;
+    let ensemble = Ensemble::start(1, 0, |_| {}).await;
+    let check = MultiOp::Check(PathVersionRequest { path: "/".to_owned(), version: 0 });
+    let mut body = BytesMut::new();
+    Parts(vec![check; 50_000]).encode(&mut body);
+    body.truncate(body.len() - 1);
+    let mut request = BytesMut::new();
+    frame::put(&mut request, |out| {
+        RequestHeader { xid: Xid(1), op: OpCode::Multi as i32 }.encode(out);
+        out.extend_from_slice(&body);
+    });
+    let request = request.freeze();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(connect(&ensemble).await);
+    }
+    let other = OtherTask::counting(decoded_bytes);
+    send_all(clients, &request, REQUESTS).await;
+    let longest = other.longest().await;
+    // One connection decodes such a frame in each turn of the others, and hands the next one its place.
+    let bytes_max = 2 * request.len() as u64;
+    assert!(longest <= bytes_max, "{longest} bytes between two turns of another task");
 }
 
 /// `wchc` of 400,000 watches kept heartbeats and clients waiting for a second.
