@@ -22,6 +22,9 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 /// How many bytes of a write are looked through in a unit of a step's budget.
 const PROPOSED_BYTES: usize = 1 << 10;
 
+/// How many bytes of a reply are copied in such a unit.
+const COPIED_BYTES: usize = 2 << 10;
+
 /// Longer data and lists are not copied.
 const SHARED_BYTES: usize = 16 << 10;
 
@@ -389,24 +392,24 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
-        let is_shared = matches!(result, Ok(Reply::Data(..)));
-        let copied = if is_shared { bytes.min(SHARED_BYTES) } else { bytes };
-        self.charge(reply_to.connection, bytes, copied);
+        self.charge(reply_to.connection, bytes);
+        if let Ok(Reply::Sync(_) | Reply::Multi(_)) = &result {
+            // These are copied whatever their length.
+            self.spend(bytes / COPIED_BYTES);
+        }
         let zxid = self.visible_zxid();
         out.push(Output::Reply { to: reply_to, zxid, result });
     }
 
     pub(crate) fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
-        let bytes = body.bytes();
-        self.charge(reply_to.connection, bytes, bytes.min(SHARED_BYTES));
+        self.charge(reply_to.connection, body.bytes());
         let zxid = self.visible_zxid();
         out.push(Output::ReplyLong { to: reply_to, zxid, body });
     }
 
     /// Counts a reply against what its client may leave unread, and against the step.
-    fn charge(&mut self, connection: ConnectionId, bytes: usize, copied: usize) {
-        // Copying goes at some gigabytes in a second.
-        self.spend(copied / 2048);
+    fn charge(&mut self, connection: ConnectionId, bytes: usize) {
+        self.spend(bytes.min(SHARED_BYTES) / COPIED_BYTES);
         if let Some(asking) = self.connections.get_mut(&connection) {
             asking.unread_bytes += bytes + REPLY_BYTES;
         }

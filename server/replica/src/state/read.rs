@@ -29,6 +29,7 @@ pub(super) struct StateReader<'a> {
 
 impl StateReader<'_> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not read the state")]
+    #[inline]
     pub(super) fn read(self, request: &Request) -> Result<Reply, ErrorCode> {
         let tree = self.tree;
         match request {
