@@ -67,7 +67,7 @@ fn read(data: &Path) -> Result<Imported, MigrateError> {
 fn comes_back(imported: &Imported, to: &Path) {
     imported.state.check();
     let _ = fs::remove_dir_all(to.join("version-2"));
-    let exported = export(&imported.state, to).expect("an empty directory");
+    let exported = export(&imported.state, 0, to).expect("an empty directory");
     assert_eq!(exported.digest, imported.digest);
     let again = read(to).expect("its own snapshot");
     assert_eq!(again.state.digest(), imported.state.digest());
