@@ -7,7 +7,7 @@
 //! neither half-sent requests nor a flood of large ones fill the memory, and small requests find a
 //! short queue in front of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,15 +34,26 @@ pub(crate) struct LargeRequests {
 #[derive(Debug, Default)]
 struct Inner {
     used: usize,
-    /// The bytes granted to each source; never zero.
-    per_source: BTreeMap<IpAddr, usize>,
+    sources: BTreeMap<IpAddr, Source>,
+    /// The sources with waiters, in the order of their turns: by what they have, and by the number
+    /// of their first waiter.
+    turns: BTreeSet<(usize, u64, IpAddr)>,
+    /// The number of the last waiter.
+    last: u64,
+}
+
+/// What one source has and waits for. Never nothing at all.
+#[derive(Debug, Default)]
+struct Source {
+    /// The bytes granted to it.
+    held: usize,
     /// In the order of their arrival.
     waiting: VecDeque<Waiter>,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    source: IpAddr,
+    number: u64,
     bytes: usize,
     granted: oneshot::Sender<LargeRequest>,
 }
@@ -72,7 +83,9 @@ impl LargeRequests {
         let (granted, receiver) = oneshot::channel();
         let (source, bytes) = (source_of(address), bytes.min(self.bytes_max));
         let mut inner = self.lock();
-        inner.waiting.push_back(Waiter { source, bytes, granted });
+        inner.last += 1;
+        let number = inner.last;
+        inner.change(source, |source| source.waiting.push_back(Waiter { number, bytes, granted }));
         let unwanted = self.grant(&mut inner);
         drop(inner);
         drop(unwanted);
@@ -85,28 +98,32 @@ impl LargeRequests {
     }
 
     /// Returns whether a client that has kept the server waiting since `since` is to give its grants
-    /// up: others wait for grants, and no address has more than its own.
+    /// up: others wait for grants, and no address has more than its own. Clients of the same address
+    /// count as others.
     pub(crate) fn must_yield(&self, address: IpAddr, since: Instant) -> bool {
-        let (source, mut inner) = (source_of(address), self.lock());
-        let Some(next) = inner.next_waiter().filter(|_| since.elapsed() >= PATIENCE) else {
+        if since.elapsed() < PATIENCE {
             return false;
-        };
-        let Some(waiter) = inner.waiting.get(next) else { return false };
-        let (held, most) = (inner.held(source), inner.per_source.values().max());
-        Some(&held) == most && (source == waiter.source || held > inner.held(waiter.source))
+        }
+        let (source, mut inner) = (source_of(address), self.lock());
+        let Some((least, _, next)) = inner.next_turn() else { return false };
+        let held = inner.sources.get(&source).map_or(0, |source| source.held);
+        let is_most = inner.sources.values().all(|other| other.held <= held);
+        is_most && (source == next || held > least)
     }
 
-    /// Makes grants while there is room. Returns those that nobody waits for any more: the caller
+    /// Makes grants while there is room. Returns those whose connections are gone: the caller
     /// drops them once it does not hold the lock.
     fn grant(self: &Arc<Self>, inner: &mut Inner) -> Vec<LargeRequest> {
         let mut unwanted = Vec::new();
-        while let Some(next) = inner.next_waiter()
-            && let Some(Waiter { bytes, .. }) = inner.waiting.get(next)
-            && (inner.used == 0 || inner.used + bytes <= self.bytes_max)
-            && let Some(Waiter { source, bytes, granted }) = inner.waiting.remove(next)
-        {
+        while let Some((_, _, source)) = inner.next_turn() {
+            let room = if inner.used == 0 { usize::MAX } else { self.bytes_max - inner.used };
+            let waiter = inner.change(source, |source| {
+                let waiter = source.waiting.pop_front_if(|waiter| waiter.bytes <= room);
+                source.held += waiter.as_ref().map_or(0, |waiter| waiter.bytes);
+                waiter
+            });
+            let Some(Waiter { bytes, granted, .. }) = waiter else { break };
             inner.used += bytes;
-            *inner.per_source.entry(source).or_default() += bytes;
             let (all, since) = (Arc::clone(self), Instant::now());
             unwanted.extend(granted.send(LargeRequest { all, source, bytes, since }).err());
         }
@@ -119,16 +136,35 @@ impl LargeRequests {
 }
 
 impl Inner {
-    fn held(&self, source: IpAddr) -> usize {
-        self.per_source.get(&source).copied().unwrap_or(0)
+    /// Changes what a source has and waits for.
+    fn change<T>(&mut self, source: IpAddr, change: impl FnOnce(&mut Source) -> T) -> T {
+        let turn = |changed: &Source| {
+            changed.waiting.front().map(|waiter| (changed.held, waiter.number, source))
+        };
+        let changed = self.sources.entry(source).or_default();
+        let before = turn(changed);
+        let result = change(changed);
+        let after = turn(changed);
+        if changed.held == 0 && changed.waiting.is_empty() {
+            self.sources.remove(&source);
+        }
+        if let Some(before) = before {
+            self.turns.remove(&before);
+        }
+        self.turns.extend(after);
+        result
     }
 
-    /// Returns the place of the one whose turn is next: the first of the address with least.
-    fn next_waiter(&mut self) -> Option<usize> {
-        self.waiting.retain(|waiter| !waiter.granted.is_closed());
-        let waiting = self.waiting.iter().enumerate();
-        let (place, _) = waiting.min_by_key(|(_, waiter)| self.held(waiter.source))?;
-        Some(place)
+    /// Returns the source whose turn it is: of those that have least, the one that has waited
+    /// longest. Others wait even if they would need less. Removes waiters that are gone.
+    fn next_turn(&mut self) -> Option<(usize, u64, IpAddr)> {
+        loop {
+            let next = *self.turns.first()?;
+            let is_gone = |waiter: &mut Waiter| waiter.granted.is_closed();
+            if self.change(next.2, |source| source.waiting.pop_front_if(is_gone)).is_none() {
+                return Some(next);
+            }
+        }
     }
 }
 
@@ -143,12 +179,7 @@ impl Drop for LargeRequest {
     fn drop(&mut self) {
         let mut inner = self.all.lock();
         inner.used -= self.bytes;
-        if let Some(held) = inner.per_source.get_mut(&self.source) {
-            *held -= self.bytes;
-            if *held == 0 {
-                inner.per_source.remove(&self.source);
-            }
-        }
+        inner.change(self.source, |source| source.held -= self.bytes);
         let unwanted = self.all.grant(&mut inner);
         drop(inner);
         drop(unwanted);
@@ -205,7 +236,7 @@ mod tests {
         let [much, _little] = [much.try_recv().unwrap(), little.try_recv().unwrap()];
         let since = much.since();
         tokio::time::advance(PATIENCE).await;
-        assert!(!all.must_yield(A, since), "nobody waits");
+        assert!(!all.must_yield(A, since), "no other waits");
         let waiting = all.ask(C, 10);
         assert!(!all.must_yield(A, Instant::now()), "it has its time");
         assert!(!all.must_yield(B, since), "another address has more");

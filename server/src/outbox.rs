@@ -14,9 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use tokio::time::Instant;
 use zoolet_jute::SessionId;
-use zoolet_replica::state::LongReply;
 
 use crate::large_requests::LargeRequest;
 use crate::metrics::Traffic;
@@ -39,13 +37,14 @@ pub(crate) enum Chunk {
     /// Bytes that are made when they are needed.
     Later(Later),
     /// Bytes that take no memory of the outbox: they were made just now, or the state has them.
-    Uncounted { bytes: Bytes, _pin: Option<Pin> },
+    Uncounted { _pin: Option<Pin>, bytes: Bytes },
 }
 
 /// Bytes that are made when they are needed, and the memory that they are made of.
 pub(crate) struct Later {
-    pub(crate) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+    // Dropped before what it pins: no other data can have the same place in memory until then.
     _pins: Vec<Pin>,
+    pub(crate) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
     _copied: Option<Copied>,
 }
 
@@ -334,9 +333,9 @@ impl Outbox {
         drop(ended);
     }
 
-    /// Returns when the oldest request that has a grant got it.
-    pub(crate) fn large_since(&self) -> Option<Instant> {
-        self.lock().large.front().map(LargeRequest::since)
+    /// Looks at the grant for the oldest request that has one.
+    pub(crate) fn oldest_large<T>(&self, look: impl FnOnce(&LargeRequest) -> T) -> Option<T> {
+        self.lock().large.front().map(look)
     }
 
     /// Returns all grants, for the connection ends.
@@ -422,18 +421,24 @@ impl OutboxWriter<'_> {
         self.put_chunk(data.len(), Chunk::Uncounted { bytes: data, _pin });
     }
 
-    /// Appends a reply that is made later. What it has copied counts now, and until it is made.
-    pub(crate) fn put_later(&mut self, reply: LongReply) {
-        let bytes = reply.bytes();
+    /// Refers to data of the state, for [`OutboxWriter::put_later`].
+    pub(crate) fn pin<'d>(&self, data: impl Iterator<Item = &'d Bytes>) -> Vec<Pin> {
+        data.filter_map(|data| Some(self.share?.pin(data))).collect()
+    }
+
+    /// Appends `bytes` bytes that are made later, of pinned data and of `copied` bytes, which count
+    /// now, and until all is made.
+    pub(crate) fn put_later(
+        &mut self,
+        bytes: usize,
+        (_pins, copied): (Vec<Pin>, usize),
+        pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+    ) {
         self.uncounted += bytes;
-        let pins = self.share.map(|share| reply.data_of_state().map(|data| share.pin(data)));
         let _copied = self.share.map(|share| {
-            let (share, bytes) = (Arc::clone(share), reply.copied_bytes());
-            share.add(bytes);
-            Copied { share, bytes }
+            share.add(copied);
+            Copied { share: Arc::clone(share), bytes: copied }
         });
-        let _pins = pins.map_or_else(Vec::new, Iterator::collect);
-        let pieces = Box::new(reply);
         self.put_chunk(bytes, Chunk::Later(Later { pieces, _pins, _copied }));
     }
 

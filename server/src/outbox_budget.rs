@@ -6,7 +6,7 @@
 //! counts once in the total and once for each address. An outbox only reports that a maximum is
 //! exceeded: the host, which knows all connections, decides which of them are closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,7 +54,7 @@ pub(crate) struct Pin {
 }
 
 /// A maximum that is exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Excess {
     /// That of one address.
     Address(IpAddr),
@@ -87,11 +87,12 @@ impl OutboxBudget {
         OutboxShare { budget: Arc::clone(self), peer, of_address, held, replaced }
     }
 
-    /// Notes that the state has other data in the place of `data`. Returns the maximum that is
-    /// exceeded by the outboxes that still refer to it, if one is.
-    pub(crate) fn replaced(&self, data: &Bytes) -> Option<Excess> {
+    /// Notes that the state has other data in the place of `data`. Returns the maxima that are
+    /// exceeded by the outboxes that still refer to it.
+    pub(crate) fn replaced(&self, data: &Bytes) -> BTreeSet<Excess> {
         let mut pinned = self.pinned();
-        let pinned = pinned.get_mut(&key(data)).filter(|pinned| !pinned.is_replaced)?;
+        let pinned = pinned.get_mut(&key(data)).filter(|pinned| !pinned.is_replaced);
+        let Some(pinned) = pinned else { return BTreeSet::new() };
         pinned.is_replaced = true;
         self.total.fetch_add(pinned.bytes, Ordering::Relaxed);
         let mut addresses = BTreeMap::new();
@@ -102,7 +103,7 @@ impl OutboxBudget {
         for share in addresses.values() {
             share.of_address.fetch_add(pinned.bytes, Ordering::Relaxed);
         }
-        addresses.values().find_map(|share| share.excess())
+        addresses.values().filter_map(|share| share.excess()).collect()
     }
 
     /// Returns the bytes of all outboxes.
@@ -310,15 +311,18 @@ mod tests {
         let [first, second, other] = [A, A, B].map(|peer| Arc::new(budget.share(peer)));
         let [old, more] = [0, 1].map(|byte| Bytes::copy_from_slice(&[byte; 40]));
         let pins = [&first, &first, &second, &other].map(|share| share.pin(&old));
-        assert_eq!((budget.total(), budget.replaced(&more)), (0, None));
-        assert_eq!(budget.replaced(&old), None);
-        assert_eq!(budget.replaced(&old), None, "it counts once");
+        assert!(budget.replaced(&more).is_empty() && budget.total() == 0);
+        assert!(budget.replaced(&old).is_empty());
+        assert!(budget.replaced(&old).is_empty(), "it counts once");
         assert_eq!((budget.total(), budget.busiest_address()), (40, 40));
         assert_eq!(first.backlog(), Backlog { peer: A, of_address: 40, held: 40 });
         let late = other.pin(&old);
         let pin = second.pin(&more);
-        assert_eq!(budget.replaced(&more), Some(Excess::Address(A)));
+        let also = other.pin(&more);
+        let exceeded = [Excess::Address(A), Excess::Address(B)];
+        assert_eq!(budget.replaced(&more), BTreeSet::from(exceeded));
         assert_eq!(second.backlog(), Backlog { peer: A, of_address: 80, held: 80 });
+        drop(also);
         second.release_all();
         assert_eq!((first.excess(), budget.total()), (None, 40));
         drop(pin);

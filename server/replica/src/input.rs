@@ -164,6 +164,11 @@ pub enum Input {
     },
     /// Time has passed; comes several times in each tick.
     Tick,
+    /// A client has given a sign of life whose request is not read yet.
+    Alive {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// What a client has not read yet; comes before its requests.
     Unread {
         /// The connection.

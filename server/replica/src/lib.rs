@@ -232,6 +232,7 @@ impl Replica {
             Input::Room { connection, unwritten_bytes } => {
                 self.on_room(connection, unwritten_bytes, out);
             }
+            Input::Alive { connection } => self.touch(connection),
             Input::Unread { connection, unwritten_bytes } => {
                 self.on_unread(connection, unwritten_bytes);
             }
@@ -312,7 +313,8 @@ impl Replica {
     fn close(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         let gone = self.rest.closing.remove(&connection).or_else(|| self.detach(connection));
         if let Some(gone) = gone {
-            self.clear_away(connection, &gone);
+            self.clear_away(connection);
+            drop(gone);
             out.push(Output::Close { connection });
         }
     }
@@ -329,7 +331,7 @@ impl Replica {
 
     fn forget(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
         let gone = self.detach(connection)?;
-        self.clear_away(connection, &gone);
+        self.clear_away(connection);
         Some(gone)
     }
 
@@ -340,15 +342,15 @@ impl Replica {
         if self.sessions.get(&gone.session) == Some(&connection) {
             self.sessions.remove(&gone.session);
         }
+        self.note_hang_up(&gone);
         Some(gone)
     }
 
-    fn clear_away(&mut self, connection: ConnectionId, gone: &Client) {
+    fn clear_away(&mut self, connection: ConnectionId) {
         probe!();
         self.spend(CLOSE_WORK);
         self.watches.leave(connection);
         self.remove_watches_of(connection);
-        self.note_hang_up(gone);
     }
 
     /// The session of a connection.

@@ -54,7 +54,7 @@ pub(super) struct Current {
     pub(super) number: ProposalNumber,
     /// The last transaction before it.
     before: Zxid,
-    /// What it has changed and nobody has been notified of.
+    /// Its changes for which no notification was sent yet.
     changes: std::vec::IntoIter<Change>,
     /// What has become of sessions.
     pub(super) sessions: Vec<Change>,
@@ -294,7 +294,11 @@ impl Replica {
     pub(super) fn close_all_but(&mut self, kept: &BTreeSet<ConnectionId>, out: &mut Vec<Output>) {
         let connections = &mut self.connections;
         let others = kept.iter().filter_map(|kept| connections.remove_entry(kept)).collect();
-        self.rest.closing.append(&mut std::mem::replace(connections, others));
+        let mut closing = std::mem::replace(connections, others);
+        for gone in closing.values() {
+            self.note_hang_up(gone);
+        }
+        self.rest.closing.append(&mut closing);
         self.sessions.retain(|_, connection| kept.contains(connection));
         self.pinging.retain(|connection| kept.contains(connection));
         self.rest.due.retain(|connection| kept.contains(connection));

@@ -202,8 +202,7 @@ pub(super) static SETTINGS: [Setting; 79] = [
     },
     Setting {
         section: "limits", key: "outbox_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
-        about: "The watch events that may wait for a slow reader before it is closed, and the longest reply\n\
-                if that is more than 16 MiB.",
+        about: "Watch events that may wait for a slow reader, and the longest reply if more than 16 MiB.",
         derived: true, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
     },
     Setting {
@@ -230,8 +229,7 @@ pub(super) static SETTINGS: [Setting; 79] = [
     },
     Setting {
         section: "limits", key: "requests_max", unit: "requests", range: (1, COUNT_MAX),
-        about: "Unanswered requests of all connections; past it, nothing more is read from those\n\
-                that have one.",
+        about: "Unanswered requests of all connections; past it, those that have one are not read.",
         derived: false, field: |c| Field::Usize(&mut c.limits.requests_max),
     },
     Setting {

@@ -151,6 +151,7 @@ impl Inner {
         self.requests_in_flight -= entry.in_flight();
         self.bytes_in_flight -= entry.bytes_in_flight();
         self.figures.connections_ended += 1;
+        self.keep_ending(&entry.outbox);
         Some(entry)
     }
 

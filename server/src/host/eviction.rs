@@ -2,43 +2,61 @@
 //! memory limits.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Inner;
-use crate::outbox::Closing;
+use crate::outbox::{Closing, Outbox};
 use crate::outbox_budget::Excess;
 
 impl Inner {
     /// Counts data that the state does not have any more in the outboxes that refer to it.
     pub(super) fn count_replaced(&mut self, data: &Bytes) {
-        let share = self.connections.values().find_map(|load| load.outbox.share());
-        if let Some(excess) = share.and_then(|share| share.budget().replaced(data)) {
+        let share = self.outboxes().find_map(|outbox| outbox.share());
+        let exceeded = share.map(|share| share.budget().replaced(data));
+        for excess in exceeded.into_iter().flatten() {
             self.evict(excess);
+        }
+    }
+
+    /// Returns the outboxes of all connections, and of those that are closed and have not written
+    /// everything.
+    fn outboxes(&self) -> impl Iterator<Item = &Arc<Outbox>> {
+        self.connections.values().map(|load| &load.outbox).chain(&self.ending)
+    }
+
+    /// Keeps the outbox of a connection that is closed until all of it is written, or the connection
+    /// has ended.
+    pub(super) fn keep_ending(&mut self, outbox: &Arc<Outbox>) {
+        outbox.end_all_large();
+        self.ending.retain(|outbox| outbox.unwritten_bytes() > 0 && Arc::strong_count(outbox) > 1);
+        if outbox.unwritten_bytes() > 0 {
+            self.ending.push(Arc::clone(outbox));
         }
     }
 
     /// Closes the largest backlogs of the address that holds most, until there is room again.
     /// `excess` is what an outbox has reported after it was filled.
     pub(super) fn evict(&mut self, excess: Excess) {
-        let shares = self.connections.values().filter_map(|load| {
-            let backlog = load.outbox.share()?.backlog();
+        let shares = self.outboxes().filter_map(|outbox| {
+            let backlog = outbox.share()?.backlog();
             let may_go = backlog.held > 0
                 && match excess {
                     Excess::Address(address) => backlog.peer == address,
                     Excess::Total => true,
                 };
-            may_go.then_some((Reverse((backlog.of_address, backlog.peer, backlog.held)), load))
+            may_go.then_some((Reverse((backlog.of_address, backlog.peer, backlog.held)), outbox))
         });
         let mut largest: Vec<_> = shares.collect();
         largest.sort_unstable_by_key(|(place, _)| *place);
         let mut wakers = Vec::new();
-        for (_, load) in largest {
-            let share = load.outbox.share().filter(|share| share.surplus(excess) > 0);
+        for (_, outbox) in largest {
+            let share = outbox.share().filter(|share| share.surplus(excess) > 0);
             if share.is_none() {
                 break;
             }
-            wakers.extend(load.outbox.close(Closing::Evicted(excess)));
+            wakers.extend(outbox.close(Closing::Evicted(excess)));
         }
         self.wakers.extend(wakers);
     }

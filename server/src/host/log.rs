@@ -11,7 +11,7 @@ use zoolet_replica::{DecodedEntry, Input, Term};
 
 use super::{Host, Turn};
 
-/// The entries that are decoded at a time have about so many bytes, or are one.
+/// The bytes of the entries that are decoded at a time; a longer entry is decoded alone.
 const DECODED_BYTES: usize = 64 << 10;
 
 impl Host {

@@ -123,6 +123,8 @@ struct Inner {
     limits: FlowLimits,
     /// Those that have sent their `ConnectRequest` and that the replica has not closed.
     connections: BTreeMap<ConnectionId, ConnectionLoad>,
+    /// The outboxes of closed connections that are not all written.
+    ending: Vec<Arc<Outbox>>,
     /// Requests without a reply, over all connections, and their bytes.
     requests_in_flight: usize,
     bytes_in_flight: usize,
@@ -259,6 +261,7 @@ impl Host {
             replica,
             limits,
             connections: BTreeMap::new(),
+            ending: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
             figures: Figures::default(),
@@ -413,6 +416,11 @@ impl Host {
     /// A client has read replies, and further ones are due.
     pub fn room(&self, connection: ConnectionId) {
         self.locked(|inner, _| self.refill(inner, connection));
+    }
+
+    /// A client waits for its request to be read: its session stays alive.
+    pub(crate) fn alive(&self, connection: ConnectionId) {
+        self.locked(|inner, _| self.step(inner, Input::Alive { connection }));
     }
 
     /// A connection is gone; harmless if the replica has closed it itself.

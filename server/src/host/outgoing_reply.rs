@@ -49,7 +49,8 @@ impl OutgoingReply {
                 let length = i32::try_from(HEADER_BYTES + bytes).expect("the outbox could hold it");
                 out.tail.put_i32(length);
                 header.encode(out.tail);
-                out.put_later(body);
+                let (pins, copied) = (out.pin(body.data_of_state()), body.copied_bytes());
+                out.put_later(bytes, (pins, copied), Box::new(body));
             }
             Ok(ReplyBody::Short(Reply::Data(Some(data), stat)))
                 if data.len() >= SHARED_BYTES_MIN =>

@@ -69,7 +69,7 @@ impl Host {
             self.limit_table.refuse(refusal.limit, now.mono_ms, refusal);
         }
         self.dispatch(inner, now, outputs);
-        // Behind the replies of this step, which may refer to it.
+        // After the replies of this step, which may refer to it, are in their outboxes.
         for data in inner.replica.take_replaced_data() {
             inner.count_replaced(&data);
         }

@@ -68,6 +68,10 @@ pub(super) struct Connection {
     /// The grant for the large request that comes in, and the one that it waits for.
     large: Option<LargeRequest>,
     large_wanted: Option<oneshot::Receiver<LargeRequest>>,
+    /// Whether a grant was asked for since the deadline was set.
+    is_large_news: bool,
+    /// Whether the host takes no more requests.
+    is_closed: bool,
     /// Whether the handshake is answered, so that frames are handled.
     is_accepted: bool,
     /// Frames that the host does not take yet.
@@ -125,6 +129,8 @@ impl Connection {
             read_bytes: READ_BYTES_MIN,
             large: None,
             large_wanted: None,
+            is_large_news: false,
+            is_closed: false,
             is_accepted: false,
             received: VecDeque::new(),
             turn: Turn::default(),
@@ -172,8 +178,12 @@ impl Connection {
                 }
                 return Err(error);
             }
-            let may_take_next = self.received.is_empty() && self.large_wanted.is_none();
+            let may_take_next =
+                self.received.is_empty() && self.large_wanted.is_none() && !self.is_closed;
             has_more |= may_take_next && self.next_frame().is_some();
+            if std::mem::take(&mut self.is_large_news) {
+                deadline.as_mut().reset(Instant::now() + LARGE_INTERVAL);
+            }
             let event =
                 poll_fn(|context| self.poll_event(context, has_more, deadline.as_mut())).await?;
             match event {
@@ -183,7 +193,6 @@ impl Connection {
                 Event::Room => self.context.host.room(connection),
                 Event::Granted(granted) => {
                     (self.large, self.large_wanted) = (Some(granted), None);
-                    deadline.as_mut().reset(Instant::now() + LARGE_INTERVAL);
                 }
                 Event::Closing(Closing::Finished) => {
                     if self.outbox.accepted().is_none() {
@@ -200,6 +209,9 @@ impl Connection {
                 }
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
+                    if self.large_wanted.is_some() {
+                        self.context.host.alive(connection);
+                    }
                     let next = self.check_deadlines()?;
                     deadline.as_mut().reset(next);
                 }
@@ -216,7 +228,7 @@ impl Connection {
     /// without it.
     fn split_frames(&mut self) -> Result<(), ConnectionError> {
         self.is_accepted = self.is_accepted || self.outbox.accepted().is_some();
-        if !self.received.is_empty() {
+        if !self.received.is_empty() || self.is_closed {
             return Ok(());
         }
         while self.may_take_next()
@@ -253,6 +265,7 @@ impl Connection {
             return true;
         };
         if self.large.is_none() && self.large_wanted.is_none() {
+            self.is_large_news = true;
             let mut wanted = self.context.large.ask(self.peer.ip(), bytes);
             match wanted.try_recv() {
                 Ok(granted) => self.large = Some(granted),
@@ -299,7 +312,9 @@ impl Connection {
         let host = &self.context.host;
         let admission = host.requests(connection, &mut self.received, &mut self.turn);
         if admission == Admission::Closed {
+            self.is_closed = true;
             self.received.clear();
+            self.outbox.end_all_large();
         }
         if self.received.is_empty() {
             self.received = VecDeque::new();
@@ -376,6 +391,7 @@ impl Connection {
                 return Poll::Ready(Ok(Event::Granted(granted)));
             }
         } else if self.received.is_empty()
+            && !self.is_closed
             && (self.is_accepted || self.incoming.is_empty())
             && let Poll::Ready(read) = self.poll_read(context)
         {
@@ -464,8 +480,10 @@ impl Connection {
         if self.drain.is_too_slow(now, window, self.outbox.held_bytes()) {
             return Err(ConnectionError::SlowReader);
         }
-        let unread = if self.outbox.is_full() { self.outbox.large_since() } else { None };
-        let unsent = self.large.as_ref().filter(|_| self.received.is_empty());
+        // A client that does not read keeps what it has sent from being answered.
+        let is_blocked = self.outbox.is_full() || !self.outgoing.0.is_empty();
+        let unread = self.outbox.oldest_large(LargeRequest::since).filter(|_| is_blocked);
+        let unsent = self.large.as_ref().filter(|_| is_blocked || self.received.is_empty());
         let since = unread.or(unsent.map(LargeRequest::since));
         if since.is_some_and(|since| self.context.large.must_yield(self.peer.ip(), since)) {
             self.large = None;
@@ -478,7 +496,9 @@ impl Connection {
 
     /// Returns whether the client has a grant for a large request, or waits for one.
     fn has_large(&self) -> bool {
-        self.large.is_some() || self.large_wanted.is_some() || self.outbox.large_since().is_some()
+        self.large.is_some()
+            || self.large_wanted.is_some()
+            || self.outbox.oldest_large(|_| ()).is_some()
     }
 
     /// Counts and logs that a limit ends this connection.

@@ -32,10 +32,11 @@ pub(super) struct Directories {
 
 impl Directories {
     pub(super) fn open(options: &ReplicationOptions) -> Result<Self, JoinError> {
-        for path in [&options.directory, &options.log_directory] {
-            let exists = options.disk.exists(path).map_err(StorageError::io("look for", path))?;
-            if !exists && !options.autocreate.data_dir {
-                return Err(JoinError::DirectoryMissing(path.clone()));
+        if !options.autocreate.data_dir {
+            for path in [&options.directory, &options.log_directory] {
+                if !options.disk.exists(path).map_err(StorageError::io("look for", path))? {
+                    return Err(JoinError::DirectoryMissing(path.clone()));
+                }
             }
         }
         Ok(Self::at(&options.disk, &options.directory, &options.log_directory)?)

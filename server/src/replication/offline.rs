@@ -303,6 +303,8 @@ fn apply_log(
                 for command in batch.commands {
                     state.apply(Stamp { term, now_ms }, origin, command);
                 }
+                // No reply refers to it.
+                drop(state.take_replaced());
             }
         }
         next = last.next().unwrap_or(there.end);

@@ -70,6 +70,42 @@ fn unfinished_requests_leave_memory_and_room_for_others() {
     witness.ends_well();
 }
 
+/// A client that does not send its request, or does not read, does not keep the room for large
+/// requests from others.
+#[test]
+fn a_client_that_stalls_gives_the_room_for_large_requests_up() {
+    let servers = Servers::zoolet().property("largeRequestMaxBytes", "65536").start().unwrap();
+    let address = servers.client_address(0).unwrap();
+    let mut witness = Witness::open(address);
+    for number in 0..5 {
+        let chunk = create(&format!("/big-{number}"), &vec![b'x'; 60_000], 0);
+        done(&call(&mut witness.connection, &chunk));
+    }
+    let look = |xid| {
+        let part = |number| {
+            let path = format!("/big-{number}");
+            MultiReadOp::GetData(PathWatchRequest { path, watch: false })
+        };
+        // 4.8 MB, which are more than the buffers of the sockets.
+        let parts = (0..80).map(|at| part(at % 5)).collect();
+        request(xid, &Request::MultiRead(Parts(parts)))
+    };
+    let large = request(2, &create("/large", &vec![b'x'; 60_000], 0));
+    let unread: Vec<u8> = (1..20).flat_map(look).collect();
+    let stalls = [(12, large[..large.len() - 1].to_vec()), (0, [&unread, &large[..4]].concat())];
+    for (number, (idle_s, bytes)) in stalls.into_iter().enumerate() {
+        let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let mut stalled = RawConnection::open_from(source, address, 40_000).unwrap();
+        std::thread::sleep(Duration::from_secs(idle_s));
+        stalled.send_bytes(&bytes, Duration::from_secs(1)).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        // It is given up on if it takes 20 s.
+        let mine = create(&format!("/mine-{number}"), &vec![b'x'; 60_000], 0);
+        done(&call(&mut witness.connection, &mine));
+    }
+    witness.ends_well();
+}
+
 #[test]
 fn a_client_that_does_not_read_is_ignored_or_closed_and_delays_no_other() {
     let servers = Servers::zoolet().property("zookeeper.snapCount", "100000").start().unwrap();

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::chunk::{CHUNK_NODES, ZnodeChunk};
-use super::long::SHARED_BYTES_MIN;
+use super::chunk::{CHUNK_NODES, SHARED_BYTES_MIN, ZnodeChunk};
 use super::names::Names;
 use super::znode::{Znode, ZnodeId};
 

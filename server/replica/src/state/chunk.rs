@@ -14,6 +14,10 @@ use super::znode::Znode;
 /// Znodes in a chunk.
 pub(super) const CHUNK_NODES: usize = 64;
 
+/// Data of at least this many bytes is referred to in a reply instead of being copied: below it a
+/// copy is cheaper than another write to the socket.
+pub const SHARED_BYTES_MIN: usize = 16 << 10;
+
 /// The most bytes of a name and data in the buffer. With more, a copy of a chunk takes too long.
 pub(super) const SHORT_BYTES_MAX: usize = 512;
 

@@ -7,16 +7,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Encode, ErrorCode, Id, MultiReadOp, MultiResult, Request, Stat, perms};
 
 use super::access::Verdicts;
+use super::chunk::SHARED_BYTES_MIN;
 use super::names::{Leaf, Names};
 use super::read::{MULTI_READ_BYTES_MAX, StateReader};
 use crate::cost::Meter;
 
 /// A reply with fewer bytes is written at once.
 const LONG_BYTES_MIN: usize = 4 << 10;
-
-/// Data of at least this many bytes is referred to in a reply instead of being copied: below it a
-/// copy is cheaper than another write to the socket.
-pub const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// Pieces of a list are about this long.
 const PIECE_BYTES: usize = 64 << 10;

@@ -33,14 +33,15 @@ pub(crate) use access::is_authenticated;
 pub use access::is_principal;
 pub(crate) use change::Step;
 pub use change::{Applied, Change};
+pub use chunk::SHARED_BYTES_MIN;
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
 pub(crate) use ip::normalized as normalized_network;
 pub use lock_name::LockName;
 pub use lock_place::{ChildNames, LockPlace};
 pub use locks::{LockEvent, LockFigures};
+pub use long::LongReply;
 pub(crate) use long::PartsLeft;
-pub use long::{LongReply, SHARED_BYTES_MIN};
 pub use names::PathList;
 pub use quota::QuotaExceeded;
 pub use sequence::Admitted;
@@ -190,7 +191,7 @@ impl State {
 
     /// Returns the data of at least [`SHARED_BYTES_MIN`] bytes that was replaced or deleted since the
     /// last call while something else, a reply or a snapshot, referred to it.
-    pub(crate) fn take_replaced(&mut self) -> Vec<Bytes> {
+    pub fn take_replaced(&mut self) -> Vec<Bytes> {
         self.tree.take_replaced()
     }
 

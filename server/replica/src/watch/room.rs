@@ -17,8 +17,9 @@ const LARGER: usize = 2;
 
 impl Replica {
     /// Returns whether a connection may watch this path as well, and closes the largest one if that
-    /// is necessary and fair. Charges the search for the path, and for its place. A path need not exist to be watched, and can be as long as a frame,
-    /// so watches are limited by their memory, too.
+    /// is necessary and fair. Charges the search for the path, and for its place. A path need not
+    /// exist to be watched, and can be as long as a frame, so watches are limited by their memory,
+    /// too.
     pub(super) fn make_room_for(
         &mut self,
         connection: ConnectionId,

@@ -53,7 +53,7 @@ async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     payload
 }
 
-/// Has each client send a request so many times, and waits for the replies.
+/// Has each client send a request `requests` times, and waits for the replies.
 async fn send_all(clients: Vec<TcpStream>, request: &Bytes, requests: usize) {
     let asking = clients.into_iter().map(|stream| {
         let request = request.clone();
