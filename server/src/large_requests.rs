@@ -4,8 +4,8 @@
 //! read it. A request of more than [`LARGE_BYTES_MIN`] bytes is read only with a grant for its
 //! length, which it keeps until it is answered. All grants together stay within a maximum. While
 //! that is used up, requests wait in the socket, and grants go to the address that has least. So
-//! neither half-sent requests nor a flood of large ones fill the memory, and small requests find a
-//! short queue in front of them.
+//! neither half-sent requests nor a flood of large ones fill the memory, and the queue that small
+//! requests have to wait for is short.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -35,14 +35,14 @@ pub(crate) struct LargeRequests {
 struct Inner {
     used: usize,
     sources: BTreeMap<IpAddr, Source>,
-    /// The sources with waiters, in the order of their turns: by what they have, and by the number
-    /// of their first waiter.
+    /// The sources with waiters, in the order of their turns: by the bytes that they hold, and by the
+    /// number of their first waiter.
     turns: BTreeSet<(usize, u64, IpAddr)>,
     /// The number of the last waiter.
     last: u64,
 }
 
-/// What one source has and waits for. Never nothing at all.
+/// The grants and the waiters of one source: at least one grant or waiter.
 #[derive(Debug, Default)]
 struct Source {
     /// The bytes granted to it.
@@ -97,8 +97,8 @@ impl LargeRequests {
         self.lock().used
     }
 
-    /// Returns whether a client that has kept the server waiting since `since` is to give its grants
-    /// up: others wait for grants, and no address has more than its own. Clients of the same address
+    /// Returns whether a client that has kept the server waiting since `since` must return its
+    /// grants: others wait for grants, and no address has more than its own. Clients of the same address
     /// count as others.
     pub(crate) fn must_yield(&self, address: IpAddr, since: Instant) -> bool {
         if since.elapsed() < PATIENCE {

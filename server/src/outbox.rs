@@ -417,8 +417,8 @@ impl OutboxWriter<'_> {
     /// Appends data of the state.
     pub(crate) fn put_of_state(&mut self, data: Bytes) {
         self.uncounted += data.len();
-        let _pin = self.share.map(|share| share.pin(&data));
-        self.put_chunk(data.len(), Chunk::Uncounted { bytes: data, _pin });
+        let pin = self.share.map(|share| share.pin(&data));
+        self.put_chunk(data.len(), Chunk::Uncounted { _pin: pin, bytes: data });
     }
 
     /// Refers to data of the state, for [`OutboxWriter::put_later`].
@@ -431,15 +431,15 @@ impl OutboxWriter<'_> {
     pub(crate) fn put_later(
         &mut self,
         bytes: usize,
-        (_pins, copied): (Vec<Pin>, usize),
+        (pins, copied): (Vec<Pin>, usize),
         pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
     ) {
         self.uncounted += bytes;
-        let _copied = self.share.map(|share| {
+        let counted = self.share.map(|share| {
             share.add(copied);
             Copied { share: Arc::clone(share), bytes: copied }
         });
-        self.put_chunk(bytes, Chunk::Later(Later { pieces, _pins, _copied }));
+        self.put_chunk(bytes, Chunk::Later(Later { _pins: pins, pieces, _copied: counted }));
     }
 
     fn put_chunk(&mut self, bytes: usize, chunk: Chunk) {

@@ -211,7 +211,7 @@ impl OutboxShare {
         Pin { share: Arc::clone(self), key }
     }
 
-    /// Returns all bytes, and gives up the references to data of the state.
+    /// Returns all bytes, and removes the references to data of the state.
     pub(crate) fn release_all(&self) {
         self.release(usize::MAX);
         self.budget.pinned().retain(|_, data| !data.take(self, usize::MAX));

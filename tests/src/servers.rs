@@ -207,7 +207,7 @@ impl Servers {
         fs::read_to_string(self.server_dir(index).join("output"))
     }
 
-    /// Waits until all of `texts` are in the `output` of a server: a thread of its own writes the log, so a
+    /// Waits until all of `texts` are in the `output` of a server: another thread writes the log, so a
     /// line may be late. An error has the output.
     pub fn until_logged(&self, index: usize, texts: &[&str]) -> Result<(), String> {
         let is_there = || {

@@ -301,7 +301,7 @@ fn add_watch(path: &str, mode: AddWatchMode) -> Request {
 
 /// Requests that add, check and remove watches cost nothing, however long their paths were, and the
 /// watches of a closed connection were removed by their number. Requests for watches on paths of a
-/// megabyte cost a leader its lead.
+/// megabyte made a leader step down.
 #[test]
 fn no_step_is_long_however_long_watched_paths_are() {
     const WATCHES: usize = 200;
@@ -404,4 +404,21 @@ fn a_long_read_does_not_keep_those_of_others_waiting() {
     let left = server.replica.queued(first);
     assert!((1..200).contains(&steps) && left == 1, "{steps} steps, {left} left");
     server.settle();
+}
+
+/// A client that waits for its large request to be read cannot send pings.
+#[test]
+fn a_client_that_waits_to_be_read_keeps_its_session() {
+    let mut server = Measured::new();
+    let waiting = server.connect();
+    server.connect();
+    for _ in 0..20 {
+        server.now_ms += 1000;
+        server.step(Input::Lease { until_ms: u64::MAX });
+        server.step(Input::Alive { connection: waiting });
+        server.step(Input::Tick);
+        server.commit();
+    }
+    let connected: Vec<_> = server.replica.connections.keys().copied().collect();
+    assert_eq!((connected, server.closed), (vec![waiting], 1), "the silent session expires");
 }

@@ -1,4 +1,4 @@
-//! What a start may create of what is missing.
+//! The settings that allow a start to create missing directories and data.
 
 /// What a start may create (`datadir.autocreate`, `db.autocreate`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -209,7 +209,7 @@ pub struct EnsembleConfig {
     /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
     /// section 7.9).
     pub read_only_mode: bool,
-    /// What a start may create.
+    /// The missing things that a start may create.
     pub autocreate: Autocreate,
     /// Whether a server without others is not an ensemble (`standaloneEnabled`): then a
     /// reconfiguration cannot leave one voter alone.

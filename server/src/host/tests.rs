@@ -292,7 +292,7 @@ fn taken(outbox: &Outbox) -> BytesMut {
     for chunk in chunks {
         match chunk {
             Chunk::Bytes(bytes) | Chunk::Uncounted { bytes, .. } => {
-                replies.extend_from_slice(&bytes)
+                replies.extend_from_slice(&bytes);
             }
             Chunk::Later(later) => later.pieces.for_each(|piece| replies.extend_from_slice(&piece)),
         }

@@ -1,5 +1,6 @@
 //! One connection: its handshake, then frames in and frames out, until one side ends it.
 
+mod frames;
 mod handshake;
 
 use std::collections::VecDeque;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use zoolet_jute::{DecodeError, Id, frame};
+use zoolet_jute::Id;
 use zoolet_replica::{ConnectionId, Limit};
 
+use self::frames::Large;
 use super::context::PortContext;
 use super::drain::Drain;
 use super::error::ConnectionError;
@@ -26,7 +27,7 @@ use super::outgoing::{CHUNKS_MAX, Outgoing};
 use super::registry::ConnectionPermit;
 use super::tls::Opened;
 use crate::host::{Admission, Received, Turn};
-use crate::large_requests::{LARGE_BYTES_MIN, LargeRequest};
+use crate::large_requests::LargeRequest;
 use crate::outbox::{Closing, Outbox, Taken};
 use crate::outbox_budget::Excess;
 use crate::sasl::Login;
@@ -37,10 +38,8 @@ use crate::transport::Stream;
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// How many bytes are read, and decoded, in a unit of a turn. Short parts of a multi, and short paths
-/// of a setWatches, take longest.
+/// How many bytes are read in a unit of a turn.
 const READ_BYTES_PER_UNIT: u64 = 2 << 10;
-const DECODED_BYTES_PER_UNIT: u64 = 256;
 
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
@@ -65,11 +64,7 @@ pub(super) struct Connection {
     context: Arc<PortContext>,
     incoming: BytesMut,
     read_bytes: usize,
-    /// The grant for the large request that comes in, and the one that it waits for.
-    large: Option<LargeRequest>,
-    large_wanted: Option<oneshot::Receiver<LargeRequest>>,
-    /// Whether a grant was asked for since the deadline was set.
-    is_large_news: bool,
+    large: Large,
     /// Whether the host takes no more requests.
     is_closed: bool,
     /// Whether the handshake is answered, so that frames are handled.
@@ -127,9 +122,7 @@ impl Connection {
             context,
             incoming: opened.read.as_slice().into(),
             read_bytes: READ_BYTES_MIN,
-            large: None,
-            large_wanted: None,
-            is_large_news: false,
+            large: Large::default(),
             is_closed: false,
             is_accepted: false,
             received: VecDeque::new(),
@@ -179,9 +172,9 @@ impl Connection {
                 return Err(error);
             }
             let may_take_next =
-                self.received.is_empty() && self.large_wanted.is_none() && !self.is_closed;
+                self.received.is_empty() && self.large.wanted.is_none() && !self.is_closed;
             has_more |= may_take_next && self.next_frame().is_some();
-            if std::mem::take(&mut self.is_large_news) {
+            if std::mem::take(&mut self.large.is_new) {
                 deadline.as_mut().reset(Instant::now() + LARGE_INTERVAL);
             }
             let event =
@@ -192,7 +185,7 @@ impl Connection {
                 Event::Written | Event::Turn => {}
                 Event::Room => self.context.host.room(connection),
                 Event::Granted(granted) => {
-                    (self.large, self.large_wanted) = (Some(granted), None);
+                    (self.large.granted, self.large.wanted) = (Some(granted), None);
                 }
                 Event::Closing(Closing::Finished) => {
                     if self.outbox.accepted().is_none() {
@@ -209,7 +202,7 @@ impl Connection {
                 }
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
-                    if self.large_wanted.is_some() {
+                    if self.large.wanted.is_some() {
                         self.context.host.alive(connection);
                     }
                     let next = self.check_deadlines()?;
@@ -221,85 +214,6 @@ impl Connection {
                 Box::pin(self.next_turn()).await;
             }
         }
-    }
-
-    /// Decodes the whole frames that have come in since the handshake was answered, as many as the turn
-    /// covers, once all before them are taken. Before the answer a bad one would end the connection
-    /// without it.
-    fn split_frames(&mut self) -> Result<(), ConnectionError> {
-        self.is_accepted = self.is_accepted || self.outbox.accepted().is_some();
-        if !self.received.is_empty() || self.is_closed {
-            return Ok(());
-        }
-        while self.may_take_next()
-            && let Some(bytes) = self.next_frame()
-        {
-            let work = 1 + bytes as u64 / DECODED_BYTES_PER_UNIT;
-            if !self.turn.covers(work) {
-                break;
-            }
-            let Some(payload) = self.split_frame()? else { break };
-            self.turn.spend(work);
-            if self.received.is_empty() {
-                // Most clients wait for each reply.
-                self.received.reserve_exact(1);
-            }
-            let mut received = Received::decode(payload, self.read_ms)?;
-            if let Some(granted) = self.large.take() {
-                self.outbox.begin_large(granted);
-            }
-            if let Some(accepted) = self.outbox.accepted() {
-                let client = (self.peer, accepted.session);
-                self.context.log_in(&mut self.login, &mut received, client);
-            }
-            self.received.push_back(received);
-        }
-        Ok(())
-    }
-
-    /// Returns whether the next frame may be taken, or read up to its end: a large one needs a grant,
-    /// which is asked for here.
-    fn may_take_next(&mut self) -> bool {
-        let large = LARGE_BYTES_MIN + 1..=self.context.options.frame_bytes_max;
-        let Some(bytes) = self.announced().filter(|bytes| large.contains(bytes)) else {
-            return true;
-        };
-        if self.large.is_none() && self.large_wanted.is_none() {
-            self.is_large_news = true;
-            let mut wanted = self.context.large.ask(self.peer.ip(), bytes);
-            match wanted.try_recv() {
-                Ok(granted) => self.large = Some(granted),
-                Err(_) => self.large_wanted = Some(wanted),
-            }
-        }
-        self.large.is_some()
-    }
-
-    /// Returns the length that the next frame announces. A negative one is returned as a huge one.
-    fn announced(&self) -> Option<usize> {
-        let head = self.incoming.first_chunk().filter(|_| self.is_accepted)?;
-        Some(u32::from_be_bytes(*head) as usize)
-    }
-
-    /// Returns the length of the next frame to decode, if it has come whole or is refused for it.
-    fn next_frame(&self) -> Option<usize> {
-        let bytes = self.announced()?;
-        let is_whole = self.incoming.len() - frame::LENGTH_BYTES >= bytes;
-        (is_whole || bytes > self.context.options.frame_bytes_max).then_some(bytes)
-    }
-
-    /// Takes the next whole frame; one that is too long is named with its session.
-    fn split_frame(&mut self) -> Result<Option<Bytes>, ConnectionError> {
-        let frame_bytes_max = self.context.options.frame_bytes_max;
-        frame::split(&mut self.incoming, frame_bytes_max).map_err(|error| {
-            match (error, self.outbox.accepted()) {
-                (DecodeError::TooLong { length: bytes, max: bytes_max, .. }, Some(accepted)) => {
-                    let session = accepted.session;
-                    ConnectionError::RequestTooLong { session, bytes, bytes_max }
-                }
-                (error, _) => error.into(),
-            }
-        })
     }
 
     /// Offers the received requests to the host. Returns whether some are left for the next turn.
@@ -386,7 +300,7 @@ impl Connection {
         if has_more {
             return Poll::Ready(Ok(Event::Turn));
         }
-        if let Some(wanted) = &mut self.large_wanted {
+        if let Some(wanted) = &mut self.large.wanted {
             if let Poll::Ready(Ok(granted)) = pin!(wanted).poll(context) {
                 return Poll::Ready(Ok(Event::Granted(granted)));
             }
@@ -468,7 +382,7 @@ impl Connection {
         let idle_ms = (timeout_ms / IDLE_ROUNDING_MS + 1) * IDLE_ROUNDING_MS;
         let idle_at = self.read_at + Duration::from_millis(idle_ms);
         // A connection that is not read because the host is busy is not silent.
-        let is_read = self.received.is_empty() && self.large_wanted.is_none();
+        let is_read = self.received.is_empty() && self.large.wanted.is_none();
         if is_read && now >= idle_at {
             return Err(ConnectionError::Idle(idle_ms));
         }
@@ -483,10 +397,10 @@ impl Connection {
         // A client that does not read keeps what it has sent from being answered.
         let is_blocked = self.outbox.is_full() || !self.outgoing.0.is_empty();
         let unread = self.outbox.oldest_large(LargeRequest::since).filter(|_| is_blocked);
-        let unsent = self.large.as_ref().filter(|_| is_blocked || self.received.is_empty());
+        let unsent = self.large.granted.as_ref().filter(|_| is_blocked || self.received.is_empty());
         let since = unread.or(unsent.map(LargeRequest::since));
         if since.is_some_and(|since| self.context.large.must_yield(self.peer.ip(), since)) {
-            self.large = None;
+            self.large.granted = None;
             self.outbox.end_all_large();
             return Err(self.evicted(Limit::LargeRequestBytes));
         }
@@ -496,8 +410,8 @@ impl Connection {
 
     /// Returns whether the client has a grant for a large request, or waits for one.
     fn has_large(&self) -> bool {
-        self.large.is_some()
-            || self.large_wanted.is_some()
+        self.large.granted.is_some()
+            || self.large.wanted.is_some()
             || self.outbox.oldest_large(|_| ()).is_some()
     }
 

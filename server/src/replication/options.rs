@@ -132,7 +132,7 @@ pub(crate) struct ReplicationOptions {
     pub entropy: Arc<dyn Entropy>,
     /// What a start may do about the ensemble's founding.
     pub start_mode: StartMode,
-    /// What a start may create.
+    /// The missing things that a start may create.
     pub autocreate: Autocreate,
     /// How long connecting to another server may take, handshake included.
     pub connect_timeout: Duration,

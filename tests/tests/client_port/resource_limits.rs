@@ -99,7 +99,7 @@ fn a_client_that_stalls_gives_the_room_for_large_requests_up() {
         std::thread::sleep(Duration::from_secs(idle_s));
         stalled.send_bytes(&bytes, Duration::from_secs(1)).unwrap();
         std::thread::sleep(Duration::from_millis(500));
-        // It is given up on if it takes 20 s.
+        // The connection fails if this takes 20 s.
         let mine = create(&format!("/mine-{number}"), &vec![b'x'; 60_000], 0);
         done(&call(&mut witness.connection, &mine));
     }

@@ -54,7 +54,7 @@ impl SessionHolders {
         is_over.then_some(Limit::SessionsPerIdentity)
     }
 
-    /// A client begins a session here, or resumes one that was begun here.
+    /// A client begins a session at this server, or resumes it.
     pub(super) fn hold(
         &mut self,
         session: SessionId,
