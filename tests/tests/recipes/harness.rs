@@ -226,11 +226,16 @@ pub(crate) async fn cancelled_until_it_ends<T, F>(
 }
 
 async fn cancelled_until(mut has_ended: impl AsyncFnMut(usize) -> bool) {
-    for polls in 1..200 {
-        let ended = has_ended(polls).await;
-        if ended {
-            assert!(polls > 1, "it awaits nothing");
+    let (mut polls, mut at_once) = (1, 0);
+    while polls < 200 {
+        if !has_ended(polls).await {
+            polls += 1;
+        } else if polls > 1 {
             return;
+        } else {
+            // All answers can arrive within the first poll if this thread pauses in it.
+            at_once += 1;
+            assert!(at_once < 10, "it awaits nothing");
         }
     }
     panic!("it does not end");
