@@ -155,8 +155,9 @@ impl Inner {
         result
     }
 
-    /// Returns the source whose turn it is: of those that have least, the one that has waited
-    /// longest. Others wait even if they would need less. Removes waiters that are gone.
+    /// Returns the source that is next: among the sources with the least granted bytes, the source
+    /// with the oldest waiter. Other sources wait even if they need less. Removes waiters whose
+    /// connection has ended.
     fn next_turn(&mut self) -> Option<(usize, u64, IpAddr)> {
         loop {
             let next = *self.turns.first()?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The longest text of a client in a line, in bytes. Longer ones are cut.
 pub(crate) const LOG_TEXT_BYTES_MAX: usize = 4096;
 
-/// Returns a text as a line shows it: one that is too long is cut, and ends with its full length.
+/// Returns a text as a line shows it. A longer text is cut, and ends with its full length.
 /// Otherwise, a client with one long path could fill a disk with little work.
 pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     if text.len() <= LOG_TEXT_BYTES_MAX {

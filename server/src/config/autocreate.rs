@@ -1,6 +1,6 @@
 //! The settings that allow a start to create missing directories and data.
 
-/// What a start may create (`datadir.autocreate`, `db.autocreate`).
+/// The missing things that a start may create (`datadir.autocreate`, `db.autocreate`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Autocreate {
     /// The directories of the data and of the log, if they are missing.

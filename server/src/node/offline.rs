@@ -69,7 +69,7 @@ pub(crate) fn restore(
     Ok(restored)
 }
 
-/// What a dry run of a start has found in the directories.
+/// The result of a dry run of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
     /// They are empty, or not there yet.

@@ -158,7 +158,7 @@ impl WatchTable {
         }
     }
 
-    /// Returns the next paths behind `after` that a connection watches, and how: watches of about
+    /// Returns the next paths after `after` that a connection watches, and how: watches of about
     /// `bytes_max` bytes, and none at the end.
     pub(crate) fn some_of(
         &self,
@@ -174,7 +174,7 @@ impl WatchTable {
         with_modes.collect()
     }
 
-    /// Returns the next paths behind `after` that a connection watches, until their watches have
+    /// Returns the next paths after `after` that a connection watches, until their watches have
     /// `bytes_max` bytes.
     fn paths_of(
         &self,

@@ -23,9 +23,9 @@ pub(super) struct Large {
 }
 
 impl Connection {
-    /// Decodes the whole frames that have come in since the handshake was answered, as many as the turn
-    /// covers, once all before them are taken. Before the answer a bad one would end the connection
-    /// without it.
+    /// Decodes as many received frames as the turn covers, when the host has taken all earlier ones.
+    /// Nothing is decoded before the handshake is answered: a bad frame would end the connection
+    /// without the answer.
     pub(super) fn split_frames(&mut self) -> Result<(), ConnectionError> {
         self.is_accepted = self.is_accepted || self.outbox.accepted().is_some();
         if !self.received.is_empty() || self.is_closed {
@@ -88,7 +88,7 @@ impl Connection {
         (is_whole || bytes > self.context.options.frame_bytes_max).then_some(bytes)
     }
 
-    /// Takes the next whole frame; one that is too long is named with its session.
+    /// Takes the next whole frame. The error for a frame that is too long names the session.
     fn split_frame(&mut self) -> Result<Option<Bytes>, ConnectionError> {
         let frame_bytes_max = self.context.options.frame_bytes_max;
         frame::split(&mut self.incoming, frame_bytes_max).map_err(|error| {
