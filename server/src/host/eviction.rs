@@ -2,7 +2,7 @@
 //! memory limits.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
@@ -13,8 +13,9 @@ use crate::outbox_budget::Excess;
 impl Inner {
     /// Counts data that the state does not have any more in the outboxes that refer to it.
     pub(super) fn count_replaced(&mut self, data: &Bytes) {
-        let share = self.outboxes().find_map(|outbox| outbox.share());
-        let exceeded = share.map(|share| share.budget().replaced(data));
+        let mut outboxes = self.outboxes();
+        let exceeded = outboxes.find_map(|outbox| Some(outbox.share()?.budget().replaced(data)));
+        drop(outboxes);
         for excess in exceeded.into_iter().flatten() {
             self.evict(excess);
         }
@@ -22,18 +23,24 @@ impl Inner {
 
     /// Returns the outboxes of all connections, and of those that are closed and have not written
     /// everything.
-    fn outboxes(&self) -> impl Iterator<Item = &Arc<Outbox>> {
-        self.connections.values().map(|load| &load.outbox).chain(&self.ending)
+    fn outboxes(&self) -> impl Iterator<Item = Arc<Outbox>> {
+        let open = self.connections.values().map(|load| Arc::clone(&load.outbox));
+        open.chain(self.ending.iter().filter_map(Weak::upgrade))
     }
 
-    /// Keeps the outbox of a connection that is closed until all of it is written, or the connection
-    /// has ended.
+    /// Remembers the outbox of a connection that is closed until the connection has written all of it
+    /// and ends. Ended ones are removed when there is no room, so that a close costs the same
+    /// however many there are.
     pub(super) fn keep_ending(&mut self, outbox: &Arc<Outbox>) {
         outbox.end_all_large();
-        self.ending.retain(|outbox| outbox.unwritten_bytes() > 0 && Arc::strong_count(outbox) > 1);
-        if outbox.unwritten_bytes() > 0 {
-            self.ending.push(Arc::clone(outbox));
+        if outbox.unwritten_bytes() == 0 {
+            return;
         }
+        if self.ending.len() == self.ending.capacity() {
+            self.ending.retain(|outbox| outbox.strong_count() > 0);
+            self.ending.reserve(self.ending.len() + 1);
+        }
+        self.ending.push(Arc::downgrade(outbox));
     }
 
     /// Closes the largest backlogs of the address that holds most, until there is room again.

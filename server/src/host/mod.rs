@@ -28,8 +28,8 @@ mod turns;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use tokio::sync::watch;
@@ -124,7 +124,7 @@ struct Inner {
     /// Those that have sent their `ConnectRequest` and that the replica has not closed.
     connections: BTreeMap<ConnectionId, ConnectionLoad>,
     /// The outboxes of closed connections that are not all written.
-    ending: Vec<Arc<Outbox>>,
+    ending: Vec<Weak<Outbox>>,
     /// Requests without a reply, over all connections, and their bytes.
     requests_in_flight: usize,
     bytes_in_flight: usize,
